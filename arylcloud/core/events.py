@@ -1,0 +1,342 @@
+"""Events: the journal's records, and the answer to every "why".
+
+A job's state is the fold of its events (``launcher/state.py``); logs, screens and reports render
+them. ``at_s`` on the record is wall seconds, fields named ``launched_s``/``ended_s``/``from_s`` are
+market seconds (the cloud's own clock).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from arylcloud.core.codec import SCHEMA_VERSION, decode, dumps, encode, parse
+from arylcloud.core.errors import IntegrityError
+from arylcloud.core.job import JobSpec
+from arylcloud.core.offer import Offer
+from arylcloud.core.phases import JobPhase, LeasePhase
+from arylcloud.core.protocol import Member
+
+Purpose = Literal["start", "replace", "migrate", "grow"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSubmitted:
+    spec: JobSpec
+    prefix_uri: str
+    journal_id: str
+    market_origin_s: float
+    market_scale: float
+    plan_digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPhaseChanged:
+    phase: JobPhase
+    code: str
+    """Stable cause code, never empty: ``capacity``, ``user_command``, ``stop_requested``…"""
+    text: str
+    exit_code: int | None = None
+    """Of the user's command, once it has ended by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LauncherStarted:
+    launcher_id: str
+    host: str
+    pid: int
+    adopted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseIntended:
+    """Journaled before the cloud is asked: from here on the lease is ours to account for."""
+
+    lease_id: str
+    token: str
+    offer: Offer
+    index: int
+    attempt: int
+    purpose: Purpose
+    until_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseCreated:
+    lease_id: str
+    instance_id: str
+    launched_s: float
+    usd_per_hour: float | None
+    address: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRefused:
+    """The cloud said no and nothing exists (``kind`` of the error; ``other`` is tried elsewhere)."""
+
+    lease_id: str
+    kind: str
+    code: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateUncertain:
+    """Create failed in a way that may have left a machine: nothing new until a list has told."""
+
+    lease_id: str
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasePhaseChanged:
+    """READY, SUSPECT, DOOMED; the phases with figures of their own have their own events."""
+
+    lease_id: str
+    phase: LeasePhase
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasePriced:
+    """The price in force from ``from_s`` on: what the ledger integrates."""
+
+    lease_id: str
+    from_s: float
+    usd_per_hour: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseEnding:
+    """Intent to terminate, journaled before the call."""
+
+    lease_id: str
+    code: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseReleased:
+    """The cloud no longer lists it as running."""
+
+    lease_id: str
+    ended_s: float
+    cause: str
+    """An EndCause value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeSeen:
+    lease_id: str
+    action: str
+    acts_at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochOpened:
+    """Journaled before the epoch document is written."""
+
+    number: int
+    attempt: int
+    members: tuple[Member, ...]
+    resume_from: str | None
+    resume_step: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingStarted:
+    """First progress of an epoch's command: boot ends here."""
+
+    epoch: int
+    lease_id: str
+    at_s: float
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingStopped:
+    """An epoch's command no longer runs: handed over, ended, or lost with its machine."""
+
+    epoch: int
+    lease_id: str
+    at_s: float
+    """Wall seconds of the last sign of it."""
+    last_step: int
+    committed_step: int
+    committed_saved_at_s: float | None
+    """When the newest committed checkpoint was saved: what ran after it is lost work."""
+    how: Literal["drained", "exited", "lost"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandEnded:
+    """The user's command ended by itself (not by our signal)."""
+
+    epoch: int
+    rank: int
+    exit_code: int
+    in_setup: bool
+    tail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointCommitted:
+    manifest: str
+    epoch: int
+    step: int
+    saved_at_s: float
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRejected:
+    """Damaged: never restored; the one before is used."""
+
+    manifest: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSeen:
+    number: int
+    verb: str
+    args: dict[str, Any]
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationStarted:
+    to: Offer
+    from_offer: str
+    expected_saving_usd: float | None
+    forced: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationEnded:
+    done: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferBarred:
+    """Planners see fewer offers until ``until_s`` (market seconds: capacity is the market's). ``scope``
+    is a prefix of ``Offer.key`` up to a separator: a region, or zone × type."""
+
+    scope: str
+    until_s: float
+    code: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charged:
+    """Money other than machines."""
+
+    what: Literal["egress", "storage"]
+    usd: float
+    gb: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notified:
+    topic: str
+    ok: bool
+    text: str
+
+
+Event = (
+    JobSubmitted
+    | JobPhaseChanged
+    | LauncherStarted
+    | LeaseIntended
+    | LeaseCreated
+    | LeaseRefused
+    | CreateUncertain
+    | LeasePhaseChanged
+    | LeasePriced
+    | LeaseEnding
+    | LeaseReleased
+    | NoticeSeen
+    | EpochOpened
+    | TrainingStarted
+    | TrainingStopped
+    | CommandEnded
+    | CheckpointCommitted
+    | CheckpointRejected
+    | RequestSeen
+    | MigrationStarted
+    | MigrationEnded
+    | OfferBarred
+    | Charged
+    | Notified
+)
+
+EVENT_TYPES: dict[str, type] = {cls.__name__: cls for cls in Event.__args__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One line of a job's journal."""
+
+    job_id: str
+    seq: int
+    """From 1, without gaps."""
+    at_s: float
+    writer: str
+    """Launcher id: two writers of one ``seq`` is the conflict that the fence finds."""
+    cause_id: str | None
+    """``seq`` of the record, or name of the observation, that made this one happen."""
+    event: Event
+
+    def to_bytes(self) -> bytes:
+        return dumps(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "job_id": self.job_id,
+                "seq": self.seq,
+                "at_s": self.at_s,
+                "writer": self.writer,
+                "cause_id": self.cause_id,
+                "kind": type(self.event).__name__,
+                "body": encode(self.event),
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, what: str = "journal record") -> Record:
+        raw = parse(data, what=what)
+        if not isinstance(raw, dict):
+            raise IntegrityError(f"{what}: an object was expected")
+        version = raw.get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise IntegrityError(
+                f"{what} has schema_version {version!r}, this arylcloud knows {SCHEMA_VERSION}",
+                hint="a newer arylcloud wrote it: upgrade this one",
+            )
+        event_type = EVENT_TYPES.get(str(raw.get("kind")))
+        if event_type is None:
+            raise IntegrityError(f"{what}: unknown event kind {raw.get('kind')!r}")
+        head = decode(_Head, raw, where=what)
+        return cls(
+            job_id=head.job_id,
+            seq=head.seq,
+            at_s=head.at_s,
+            writer=head.writer,
+            cause_id=head.cause_id,
+            event=decode(event_type, raw.get("body"), where=f"{what}.body"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Head:
+    job_id: str
+    seq: int
+    at_s: float
+    writer: str
+    cause_id: str | None = None

@@ -1,0 +1,165 @@
+"""What ``reconcile`` may ask for, and what it is shown. Values only.
+
+The executor carries actions out in order: intent journaled, effect, outcome journaled. An action
+without a journal record of its own is idempotent and harmless to repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from arylcloud.core.events import Event, Purpose
+from arylcloud.core.offer import Offer
+from arylcloud.core.ports import Capabilities, Machine
+from arylcloud.core.protocol import EndDoc, Heartbeat, Member, RequestDoc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateLease:
+    """Journal LeaseIntended (unless the lease is INTENDED already: a crash came between, and the
+    same token makes the repeat harmless), create, journal LeaseCreated, LeaseRefused (with an
+    OfferBarred) or CreateUncertain."""
+
+    lease_id: str
+    token: str
+    offer: Offer
+    index: int
+    attempt: int
+    purpose: Purpose
+    until_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndLease:
+    """Journal LeaseEnding (unless ENDING already), terminate ``machine`` if the cloud shows one."""
+
+    lease_id: str
+    machine: Machine | None
+    code: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepMachine:
+    """Terminate a machine that carries this journal's id and whose lease is closed or unknown."""
+
+    machine: Machine
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenEpoch:
+    """Journal EpochOpened, then create the epoch document."""
+
+    number: int
+    attempt: int
+    members: tuple[Member, ...]
+    resume_from: str | None
+    resume_step: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishEpoch:
+    """The epoch is journaled, its document is not in the mailbox: a crash came between."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Journal an observation or a decision that has no effect outside the journal."""
+
+    event: Event
+    cause_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notify:
+    """Tell the user (``aryl: notify``) and journal that it was tried."""
+
+    topic: str
+    text: str
+
+
+Action = CreateLease | EndLease | SweepMachine | OpenEpoch | PublishEpoch | Note | Notify
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSeen:
+    """A manifest in the mailbox whose own digest holds."""
+
+    key: str
+    epoch: int
+    number: int
+    step: int
+    saved_at_s: float
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """The world, as far as it answered."""
+
+    machines: tuple[Machine, ...]
+    """Of this journal and job, over every cloud in ``listed``."""
+    listed: frozenset[str]
+    """Clouds whose list answered this time; of the others nothing is concluded."""
+    beats: Mapping[str, Heartbeat]
+    ends: tuple[EndDoc, ...]
+    checkpoints: tuple[CheckpointSeen, ...]
+    damaged: Mapping[str, str]
+    """Manifest keys whose digest does not hold, with what is wrong."""
+    requests: tuple[RequestDoc, ...]
+    """Not yet journaled ones, in order."""
+    published_epoch: int
+    """Highest epoch document in the mailbox."""
+    mailbox_ok: bool = True
+    """False: the mailbox could not be read; beats and documents are then those of last time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveAdvice:
+    """The migration policy's word on the current placement (computed by the planner)."""
+
+    to: Offer
+    saving_usd: float
+    move_usd: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Wall seconds unless said otherwise."""
+
+    tick_s: float = 1.0
+    silent_s: float = 10.0
+    """Unheard for this long: SUSPECT."""
+    lost_s: float = 600.0
+    """SUSPECT and the cloud cannot be asked for this long: LOST."""
+    boot_timeout_s: float = 900.0
+    """PENDING without a heartbeat for this long: ended, tried elsewhere."""
+    landing_s: float = 120.0
+    """A create without answer may still land for this long."""
+    list_lag_s: float = 60.0
+    """A created machine may be missing from lists for this long."""
+    drain_timeout_s: float = 600.0
+    """A drain epoch that is not answered for this long goes on without (last manifest)."""
+    end_retry_s: float = 5.0
+    region_cooldown_market_s: float = 900.0
+    capacity_bar_market_s: float = 600.0
+    quota_bar_market_s: float = 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """What should be, beside the journal: computed outside so that ``reconcile`` stays pure."""
+
+    ranking: tuple[Offer, ...]
+    """Acceptable offers, best first (planner); bars are applied by ``reconcile``."""
+    move: MoveAdvice | None
+    capabilities: Mapping[str, Capabilities]
+    timing: Timing
+    checkpoint_interval_s: float | None = None

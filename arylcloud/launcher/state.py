@@ -1,0 +1,353 @@
+"""A job as its journal tells it: ``state = fold(apply, records)``. No I/O, no clock.
+
+``replay(records)`` equals ``apply`` one by one equals ``replay(first half)`` then the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from arylcloud.core import events as ev
+from arylcloud.core.clock import MarketClock
+from arylcloud.core.errors import IntegrityError
+from arylcloud.core.job import JobSpec
+from arylcloud.core.offer import Offer
+from arylcloud.core.phases import LEASE_TRANSITIONS, JobPhase, LeasePhase
+from arylcloud.core.ports import PricePoint
+from arylcloud.core.protocol import Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """One machine that we may be paying for, identified by our token before the cloud knows it."""
+
+    lease_id: str
+    token: str
+    offer: Offer
+    index: int
+    attempt: int
+    purpose: ev.Purpose
+    phase: LeasePhase
+    since_s: float
+    """Wall seconds of the last change of phase."""
+    intended_at_s: float
+    until_s: float
+    why: str
+    instance_id: str | None = None
+    address: str | None = None
+    launched_s: float | None = None
+    ended_s: float | None = None
+    cause: str | None = None
+    ending_code: str | None = None
+    ended_at_s: float | None = None
+    """Wall seconds at which its end was journaled."""
+    prices: tuple[PricePoint, ...] = ()
+    uncertain: bool = False
+    """A create failed without proof that nothing exists."""
+    notice_acts_at_s: float | None = None
+
+    @property
+    def open(self) -> bool:
+        return not self.phase.closed
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        return self.prices[-1].usd_per_hour if self.prices else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """One rank's command in one epoch (wall seconds)."""
+
+    epoch: int
+    lease_id: str
+    started_at_s: float
+    first_step: int
+    stopped_at_s: float | None = None
+    last_step: int | None = None
+    committed_step: int | None = None
+    committed_saved_at_s: float | None = None
+    how: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    number: int
+    attempt: int
+    members: tuple[Member, ...]
+    resume_from: str | None
+    resume_step: int
+    opened_at_s: float
+    reason: str
+
+    @property
+    def drain(self) -> bool:
+        return not self.members
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    job_id: str
+    spec: JobSpec
+    prefix_uri: str
+    journal_id: str
+    market_clock: MarketClock
+    submitted_at_s: float
+    phase: JobPhase = JobPhase.PENDING
+    phase_code: str = "submitted"
+    phase_text: str = "submitted"
+    phase_since_s: float = 0.0
+    seq: int = 0
+    leases: dict[str, Lease] = field(default_factory=dict)
+    epochs: tuple[Epoch, ...] = ()
+    trainings: tuple[Training, ...] = ()
+    checkpoints: tuple[ev.CheckpointCommitted, ...] = ()
+    rejected: frozenset[str] = frozenset()
+    """Manifests that are damaged."""
+    bars: tuple[ev.OfferBarred, ...] = ()
+    requests_seen: int = 0
+    stop: ev.RequestSeen | None = None
+    """A stop that has been asked for and not been overtaken by a resume."""
+    migrate_request: ev.RequestSeen | None = None
+    migration: ev.MigrationStarted | None = None
+    """The one under way."""
+    migration_at_s: float | None = None
+    """Wall seconds at which the last migration started."""
+    migrations_done: int = 0
+    interruptions: int = 0
+    commands_ended: tuple[ev.CommandEnded, ...] = ()
+    exit_code: int | None = None
+    charges: tuple[ev.Charged, ...] = ()
+    attempts: int = 0
+    """Leases intended so far."""
+    notified: frozenset[str] = frozenset()
+    losses: tuple[tuple[float, str], ...] = ()
+    """(market seconds, offer key) of each loss to the cloud."""
+
+    @property
+    def open_leases(self) -> tuple[Lease, ...]:
+        return tuple(lease for lease in self.leases.values() if lease.open)
+
+    @property
+    def epoch(self) -> Epoch | None:
+        return self.epochs[-1] if self.epochs else None
+
+    @property
+    def attempt(self) -> int:
+        return self.epochs[-1].attempt if self.epochs else 0
+
+    @property
+    def lineage(self) -> ev.CheckpointCommitted | None:
+        """The newest checkpoint that a new epoch may resume from: of the open epoch if it
+        committed one, else the one that it resumed from itself. Damaged ones are passed over."""
+        by_key = {c.manifest: c for c in self.checkpoints}
+        for epoch in reversed(self.epochs):
+            if epoch.drain:  # runs nothing: what its drained members commit belongs to their epoch
+                continue
+            own = [c for c in self.checkpoints if c.epoch == epoch.number and c.manifest not in self.rejected]
+            if own:
+                return own[-1]
+            if epoch.resume_from is not None and epoch.resume_from not in self.rejected:
+                return by_key.get(epoch.resume_from)
+        return None
+
+
+def replay(records: Iterable[ev.Record], state: JobState | None = None) -> JobState:
+    """Fold ``records`` onto ``state`` (None: the first record must be JobSubmitted)."""
+    for record in records:
+        state = apply(state, record)
+    if state is None:
+        raise IntegrityError("the journal has no records of this job")
+    return state
+
+
+def apply(state: JobState | None, record: ev.Record) -> JobState:
+    event = record.event
+    if state is None:
+        if not isinstance(event, ev.JobSubmitted) or record.seq != 1:
+            raise IntegrityError(f"journal of {record.job_id} does not begin with its submission")
+        return JobState(
+            job_id=record.job_id,
+            spec=event.spec,
+            prefix_uri=event.prefix_uri,
+            journal_id=event.journal_id,
+            market_clock=MarketClock(origin_s=event.market_origin_s, scale=event.market_scale),
+            submitted_at_s=record.at_s,
+            phase_since_s=record.at_s,
+            seq=1,
+        )
+    if record.seq != state.seq + 1 or record.job_id != state.job_id:
+        raise IntegrityError(f"journal of {state.job_id}: record {record.seq} follows {state.seq}")
+    return replace(_apply(state, event, record.at_s), seq=record.seq)
+
+
+def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
+    match event:
+        case ev.JobPhaseChanged():
+            return replace(
+                state,
+                phase=event.phase,
+                phase_code=event.code,
+                phase_text=event.text,
+                phase_since_s=at_s,
+                exit_code=event.exit_code if event.exit_code is not None else state.exit_code,
+                # a resume starts with a clean slate: what ended the job before does not end it again
+                commands_ended=() if event.phase is JobPhase.PENDING else state.commands_ended,
+                stop=None if event.phase is JobPhase.PENDING else state.stop,
+            )
+        case ev.LeaseIntended():
+            lease = Lease(
+                lease_id=event.lease_id,
+                token=event.token,
+                offer=event.offer,
+                index=event.index,
+                attempt=event.attempt,
+                purpose=event.purpose,
+                phase=LeasePhase.INTENDED,
+                since_s=at_s,
+                intended_at_s=at_s,
+                until_s=event.until_s,
+                why=event.why,
+            )
+            if event.lease_id in state.leases:
+                raise IntegrityError(f"lease {event.lease_id} is intended twice")
+            return replace(
+                state,
+                leases={**state.leases, lease.lease_id: lease},
+                attempts=max(state.attempts, event.attempt),
+            )
+        case ev.LeaseCreated():
+            prices = (
+                ()
+                if event.usd_per_hour is None
+                else (PricePoint(from_s=event.launched_s, usd_per_hour=event.usd_per_hour),)
+            )
+            return _lease(
+                state,
+                event.lease_id,
+                at_s,
+                LeasePhase.PENDING,
+                instance_id=event.instance_id,
+                launched_s=event.launched_s,
+                address=event.address,
+                prices=prices,
+                uncertain=False,
+            )
+        case ev.LeaseRefused():
+            return _lease(state, event.lease_id, at_s, LeasePhase.REFUSED, ended_at_s=at_s, cause=event.kind)
+        case ev.CreateUncertain():
+            return _lease(state, event.lease_id, at_s, None, uncertain=True)
+        case ev.LeasePhaseChanged():
+            return _lease(state, event.lease_id, at_s, event.phase)
+        case ev.LeasePriced():
+            return _priced(state, event)
+        case ev.LeaseEnding():
+            return _lease(state, event.lease_id, at_s, LeasePhase.ENDING, ending_code=event.code)
+        case ev.LeaseReleased():
+            state = _lease(
+                state,
+                event.lease_id,
+                at_s,
+                LeasePhase.RELEASED,
+                ended_s=event.ended_s,
+                cause=event.cause,
+                ended_at_s=at_s,
+            )
+            if event.cause != "interrupted":
+                return state
+            offer = state.leases[event.lease_id].offer
+            return replace(
+                state,
+                interruptions=state.interruptions + 1,
+                losses=(*state.losses, (state.market_clock.market_s(at_s), offer.key)),
+            )
+        case ev.NoticeSeen():
+            return _lease(state, event.lease_id, at_s, LeasePhase.DOOMED, notice_acts_at_s=event.acts_at_s)
+        case ev.EpochOpened():
+            epoch = Epoch(
+                number=event.number,
+                attempt=event.attempt,
+                members=event.members,
+                resume_from=event.resume_from,
+                resume_step=event.resume_step,
+                opened_at_s=at_s,
+                reason=event.reason,
+            )
+            if state.epochs and event.number != state.epochs[-1].number + 1:
+                raise IntegrityError(f"epoch {event.number} follows {state.epochs[-1].number}")
+            return replace(state, epochs=(*state.epochs, epoch))
+        case ev.TrainingStarted():
+            training = Training(
+                epoch=event.epoch,
+                lease_id=event.lease_id,
+                started_at_s=event.at_s,
+                first_step=event.step,
+            )
+            return replace(state, trainings=(*state.trainings, training))
+        case ev.TrainingStopped():
+            return replace(
+                state,
+                trainings=tuple(
+                    replace(
+                        t,
+                        stopped_at_s=event.at_s,
+                        last_step=event.last_step,
+                        committed_step=event.committed_step,
+                        committed_saved_at_s=event.committed_saved_at_s,
+                        how=event.how,
+                    )
+                    if (t.epoch, t.lease_id) == (event.epoch, event.lease_id) and t.stopped_at_s is None
+                    else t
+                    for t in state.trainings
+                ),
+            )
+        case ev.CommandEnded():
+            return replace(state, commands_ended=(*state.commands_ended, event))
+        case ev.CheckpointCommitted():
+            return replace(state, checkpoints=(*state.checkpoints, event))
+        case ev.CheckpointRejected():
+            return replace(state, rejected=state.rejected | {event.manifest})
+        case ev.RequestSeen():
+            state = replace(state, requests_seen=max(state.requests_seen, event.number))
+            if event.verb == "stop":
+                return replace(state, stop=event)
+            if event.verb == "migrate":
+                return replace(state, migrate_request=event)
+            return state
+        case ev.MigrationStarted():
+            return replace(state, migration=event, migration_at_s=at_s, migrate_request=None)
+        case ev.MigrationEnded():
+            done = state.migrations_done + (1 if event.done else 0)
+            return replace(state, migration=None, migrate_request=None, migrations_done=done)
+        case ev.OfferBarred():
+            return replace(state, bars=(*(b for b in state.bars if b.scope != event.scope), event))
+        case ev.Charged():
+            return replace(state, charges=(*state.charges, event))
+        case ev.Notified():
+            return replace(state, notified=state.notified | {event.topic})
+        case ev.LauncherStarted() | ev.JobSubmitted():
+            return state
+
+
+def _lease(state: JobState, lease_id: str, at_s: float, phase: LeasePhase | None, **changes: Any) -> JobState:
+    lease = state.leases.get(lease_id)
+    if lease is None:
+        raise IntegrityError(f"journal of {state.job_id} speaks of the unknown lease {lease_id}")
+    if phase is not None and phase is not lease.phase:
+        if phase not in LEASE_TRANSITIONS[lease.phase]:
+            raise IntegrityError(f"lease {lease_id} cannot go from {lease.phase} to {phase}")
+        changes = {"phase": phase, "since_s": at_s, **changes}
+    return replace(state, leases={**state.leases, lease_id: replace(lease, **changes)})
+
+
+def _priced(state: JobState, event: ev.LeasePriced) -> JobState:
+    """A later report of the same moment replaces the earlier one; points stay in order of time."""
+    lease = state.leases.get(event.lease_id)
+    if lease is None:
+        raise IntegrityError(f"a price is reported for the unknown lease {event.lease_id}")
+    points = {p.from_s: p for p in lease.prices}
+    points[event.from_s] = PricePoint(from_s=event.from_s, usd_per_hour=event.usd_per_hour)
+    prices = tuple(points[at] for at in sorted(points))
+    return replace(state, leases={**state.leases, event.lease_id: replace(lease, prices=prices)})
