@@ -1,0 +1,3 @@
+from arylcloud.cli.main import main
+
+main()

@@ -1,0 +1,86 @@
+"""Data on stdout, all else on stderr; JSON documents carry ``schema_version``; errors have hints."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from arylcloud.core.codec import SCHEMA_VERSION, encode
+from arylcloud.core.errors import ArylError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def emit_json(document: dict[str, Any]) -> None:
+    """One document on stdout, ``schema_version`` first. Values may be our dataclasses."""
+    body = {"schema_version": SCHEMA_VERSION, **{key: encode(value) for key, value in document.items()}}
+    sys.stdout.write(json.dumps(body, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def error_document(error: ArylError) -> dict[str, Any]:
+    return {
+        "error": {
+            "kind": error.kind,
+            "code": error.code,
+            "message": error.message,
+            "hint": error.hint,
+            "cause_id": error.cause_id,
+        }
+    }
+
+
+def print_error(error: ArylError, *, as_json: bool) -> None:
+    if as_json:
+        emit_json(error_document(error))
+    note(f"error: {error.message}", style="bold red")
+    if error.hint:
+        note(f"hint: {error.hint}")
+
+
+def note(text: str, *, style: str = "") -> None:
+    """A line for people, on stderr; styled only on a terminal that wants colour."""
+    if style and colour(sys.stderr):
+        stderr().print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+    else:
+        sys.stderr.write(text + "\n")
+
+
+def colour(stream: Any) -> bool:
+    return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def stdout() -> Console:
+    """A rich console on stdout. Width: the terminal's; 120 where there is none."""
+    return _console(sys.stdout, stderr_=False)
+
+
+def stderr() -> Console:
+    return _console(sys.stderr, stderr_=True)
+
+
+def _console(stream: Any, *, stderr_: bool) -> Console:
+    from rich.console import Console
+
+    width = None if stream.isatty() else int(os.environ.get("COLUMNS") or 120)
+    return Console(stderr=stderr_, width=width, no_color=not colour(stream), highlight=False, soft_wrap=False)
+
+
+def usd(value: float | None) -> str:
+    """Money to the cent; ``unknown`` for None. Hourly prices have four decimals: use ``rate``."""
+    return "unknown" if value is None else f"${value:,.2f}"
+
+
+def rate(value: float | None) -> str:
+    return "unknown" if value is None else f"${value:,.4f}/h"
+
+
+def hours(value: float | None) -> str:
+    """Hours as people say them: ``42 min``, ``3.4 h``, ``5.2 d``."""
+    if value is None:
+        return "unknown"
+    if value < 1:
+        return f"{value * 60:.0f} min"
+    return f"{value:.1f} h" if value < 72 else f"{value / 24:.1f} d"
