@@ -84,3 +84,10 @@ def hours(value: float | None) -> str:
     if value < 1:
         return f"{value * 60:.0f} min"
     return f"{value:.1f} h" if value < 72 else f"{value / 24:.1f} d"
+
+
+def seconds(value: float | None) -> str:
+    """Seconds as people say them: ``38 s``, ``12 min``, ``3.4 h``."""
+    if value is None:
+        return "unknown"
+    return f"{max(0.0, value):.0f} s" if value < 100 else hours(value / 3600)

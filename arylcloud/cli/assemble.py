@@ -1,0 +1,171 @@
+"""Composition root of the run side: names the concrete adapters and builds a job's launcher."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arylcloud.cli.settings import Folders, ensure
+from arylcloud.core.errors import UsageError
+from arylcloud.core.ports import ObjectStore, Provider
+
+if TYPE_CHECKING:
+    from arylcloud.core.job import JobSpec
+    from arylcloud.launcher.actions import CreateLease, Timing
+    from arylcloud.launcher.journal import Journal
+    from arylcloud.launcher.loop import JobLauncher
+    from arylcloud.launcher.state import JobState
+
+
+def store_root_uri(folders: Folders, asked: str | None = None) -> str:
+    """Where jobs' prefixes lie: ``--store``, ``ARYLCLOUD_STORE``, or a folder of this machine."""
+    return (asked or os.environ.get("ARYLCLOUD_STORE") or folders.local_store.as_uri()).rstrip("/")
+
+
+def open_root(uri: str) -> ObjectStore:
+    from arylcloud.checkpoint.store import open_store
+
+    if uri.startswith("file://"):
+        ensure(Path(uri.removeprefix("file://")))
+    return open_store(uri)
+
+
+def prefix_uri(root_uri: str, job_id: str) -> str:
+    return f"{root_uri}/jobs/{job_id}"
+
+
+def root_of(prefix: str) -> str:
+    """``…/jobs/<job_id>`` → ``…``."""
+    root, sep, _job = prefix.rstrip("/").rpartition("/jobs/")
+    if not sep:
+        raise UsageError(f"{prefix} is no job prefix", hint="it looks like file:///…/jobs/NAME-1a2b3c4d")
+    return root
+
+
+def open_journal(folders: Folders) -> Journal:
+    from arylcloud.launcher.journal import Journal
+
+    ensure(folders.state)
+    return Journal(folders.journal)
+
+
+def providers_for(clouds: Iterable[str], folders: Folders) -> dict[str, Provider]:
+    """Adapters of exactly these clouds: one that is not named gets no call at all."""
+    from arylcloud.providers import registry
+
+    return {
+        cloud: registry.create(cloud, folders.state / f"{cloud}-cloud", dict(os.environ)) for cloud in clouds
+    }
+
+
+def clouds_of(spec: JobSpec) -> tuple[str, ...]:
+    """Clouds that a launch of this job may touch, and that this version can launch on."""
+    from arylcloud.providers import registry
+
+    named = spec.resources.clouds or tuple(sorted({r.partition("/")[0] for r in spec.resources.regions}))
+    launchable = tuple(registry.names())
+    missing = [cloud for cloud in named if cloud not in launchable]
+    if missing or not named:
+        what = f"cannot launch on {', '.join(missing)}" if missing else "no cloud is named to launch on"
+        raise UsageError(
+            f"{what}: this version launches on {', '.join(launchable)} only",
+            hint="`--infra local` runs the job on this machine's own little cloud; `plan` knows all clouds",
+        )
+    return named
+
+
+def new_writer_id() -> str:
+    return f"l-{secrets.token_hex(6)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a launcher of one job is made of; kept together for tests and for ``gc``."""
+
+    journal: Journal
+    store: ObjectStore
+    providers: dict[str, Provider]
+
+
+def build_launcher(
+    job_id: str, state: JobState, parts: Parts, folders: Folders, *, adopted: bool = False
+) -> JobLauncher:
+    from arylcloud.agent.bootstrap import user_data
+    from arylcloud.cli.compose import offer_table
+    from arylcloud.cli.notify import notifier
+    from arylcloud.core import protocol as mail
+    from arylcloud.core.clock import SystemClock
+    from arylcloud.core.codec import loads
+    from arylcloud.core.errors import IntegrityError
+    from arylcloud.launcher.desire import Desires
+    from arylcloud.launcher.executor import Executor
+    from arylcloud.launcher.loop import JobLauncher
+    from arylcloud.launcher.observe import Observer
+    from arylcloud.launcher.probe import from_environment
+    from arylcloud.launcher.submit import runtime_key
+
+    data = parts.store.get(mail.JOB_KEY)
+    if data is None:
+        raise IntegrityError(f"{parts.store.uri} holds no {mail.JOB_KEY}: it is no job, or has been deleted")
+    job = loads(mail.JobDoc, data, what=f"{parts.store.uri}/{mail.JOB_KEY}")
+    root = root_of(parts.store.uri)
+
+    def boot_stub(action: CreateLease) -> str:
+        return user_data(
+            store_uri=root,
+            prefix_uri=parts.store.uri,
+            runtime_sha256=job.runtime_sha256,
+            runtime_url=f"{root}/{runtime_key(job.runtime_sha256)}",
+            job_id=job_id,
+            lease_id=action.lease_id,
+            journal_id=state.journal_id,
+            until_s=action.until_s,
+        )
+
+    clock = SystemClock()
+    timing = timing_for(state)
+    executor = Executor(
+        journal=parts.journal,
+        store=parts.store,
+        providers=parts.providers,
+        writer=new_writer_id(),
+        clock=clock,
+        timing=timing,
+        user_data=boot_stub,
+        notify=notifier(state.spec.notify, job_id),
+        probe=from_environment(),
+    )
+    return JobLauncher(
+        job_id=job_id,
+        journal=parts.journal,
+        executor=executor,
+        observer=Observer(store=parts.store, providers=parts.providers, clouds=tuple(parts.providers)),
+        desire=Desires(
+            providers=parts.providers,
+            offers=lambda spec: offer_table(spec, folders),
+            timing=timing,
+        ),
+        clock=clock,
+        timing=timing,
+        adopted=adopted,
+    )
+
+
+def timing_for(state: JobState) -> Timing:
+    """The local cloud answers in milliseconds: waiting there as for a real one helps nobody."""
+    from arylcloud.launcher.actions import Timing
+
+    if state.spec.resources.clouds == ("local",):
+        return Timing(
+            tick_s=0.2,
+            boot_timeout_s=60.0,
+            landing_s=10.0,
+            list_lag_s=5.0,
+            drain_timeout_s=120.0,
+            end_retry_s=2.0,
+        )
+    return Timing()

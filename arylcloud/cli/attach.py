@@ -1,0 +1,135 @@
+"""Watching a job: events as they come, progress, ETA and dollars so far; Ctrl-C asks.
+
+The watcher only reads. Whatever happens to it, the launcher behind goes on; a launcher that has
+died is started again, since that is always safe.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from arylcloud.cli import describe
+from arylcloud.cli.output import colour, note, stderr, usd
+from arylcloud.cli.progress import Progress, read_progress
+from arylcloud.cli.settings import Folders
+from arylcloud.cli.spawn import ensure_launcher
+from arylcloud.core.errors import Interrupted
+
+if TYPE_CHECKING:
+    from arylcloud.core.ports import ObjectStore
+    from arylcloud.launcher.journal import Journal
+    from arylcloud.launcher.state import JobState
+
+POLL_S = 0.25
+RESTARTS = 20
+
+
+def follow(
+    journal: Journal, store: ObjectStore, job_id: str, places: Folders, *, quiet: bool = False
+) -> JobState:
+    """Until the job has ended. Raises Interrupted when the user detaches."""
+    watcher = _Watcher(journal, store, job_id, places, quiet)
+    while True:
+        try:
+            return watcher.run()
+        except KeyboardInterrupt:
+            _ask(watcher)
+
+
+class _Watcher:
+    def __init__(
+        self, journal: Journal, store: ObjectStore, job_id: str, places: Folders, quiet: bool
+    ) -> None:
+        self.journal = journal
+        self.store = store
+        self.job_id = job_id
+        self.places = places
+        self.quiet = quiet
+        self.seq = 0
+        self.state: JobState | None = None
+        self.restarts = 0
+
+    def run(self) -> JobState:
+        live = self._bar()
+        checked_s = time.monotonic()
+        try:
+            while True:
+                self._new_events()
+                assert self.state is not None
+                if self.state.phase.ended:
+                    return self.state
+                if live is not None:
+                    live.show(self.state, read_progress(self.store, self.state))
+                if time.monotonic() - checked_s > 2:
+                    self._revive()
+                    checked_s = time.monotonic()
+                time.sleep(POLL_S)
+        finally:
+            if live is not None:
+                live.close()
+
+    def _bar(self) -> Progress | None:
+        return Progress(stderr()) if colour(sys.stderr) and not self.quiet else None
+
+    def _new_events(self) -> None:
+        from arylcloud.launcher.state import apply
+
+        for record in self.journal.records(self.job_id, after=self.seq):
+            self.state = apply(self.state, record)
+            self.seq = record.seq
+            line = describe.line(record, self.state)
+            if line is not None and not self.quiet:
+                note(line)
+
+    def _revive(self) -> None:
+        if not ensure_launcher(self.journal, self.job_id, self.places):
+            return
+        self._new_events()
+        if self.state is not None and self.state.phase.ended:
+            return
+        self.restarts += 1
+        note(f"the launcher had died; it has been started again (log: {self.places.state / 'launchers'})")
+        if self.restarts > RESTARTS:
+            raise Interrupted(
+                f"the launcher of {self.job_id} dies again and again",
+                hint=f"its log is in {self.places.state / 'launchers'}; machines go on until their lease ends",
+            )
+
+
+def _ask(watcher: _Watcher) -> None:
+    """Detach or stop; a second Ctrl-C, or no terminal, detaches: the job goes on either way."""
+    from arylcloud.cli.request import write_request
+
+    job_id = watcher.job_id
+    where = f"`arylcloud status {job_id}` shows it, `arylcloud stop {job_id}` ends it"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Interrupted(f"detached; {job_id} goes on", hint=where)
+    try:
+        sys.stderr.write("\n[d]etach (the job goes on) · [s]top with a final checkpoint · [w]atch on? [d] ")
+        sys.stderr.flush()
+        answer = sys.stdin.readline().strip().lower()[:1] or "d"
+    except KeyboardInterrupt:
+        answer = "d"
+    if answer == "s":
+        write_request(watcher.store, "stop", {})
+        note("stopping: final checkpoint, then every machine is released")
+    elif answer != "w":
+        raise Interrupted(f"detached; {job_id} goes on", hint=where)
+
+
+def cost_line(state: JobState, total_usd: float | None) -> str:
+    """The last line of every job: how it ended, after what, for how much."""
+    from arylcloud.core.phases import JobPhase
+
+    word = {JobPhase.SUCCEEDED: "finished", JobPhase.STOPPED: "stopped", JobPhase.FAILED: "failed"}.get(
+        state.phase, str(state.phase)
+    )
+    parts = [
+        f"{state.spec.name} {word}: {state.phase_text}",
+        f"cost {usd(total_usd)}",
+        f"{state.interruptions} interruptions",
+        f"{state.migrations_done} migrations",
+    ]
+    return " · ".join(parts)

@@ -1,0 +1,98 @@
+"""Events as sentences. ``logs --provision``, ``events`` and ``launch`` all render these."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from arylcloud.cli.output import rate, usd
+from arylcloud.core import events as ev
+
+if TYPE_CHECKING:
+    from arylcloud.launcher.state import JobState
+
+
+def clock_text(at_s: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at_s))
+
+
+def line(record: ev.Record, state: JobState) -> str | None:
+    """``12:30:05  got …``; None for records that say nothing new to a person watching."""
+    text = sentence(record.event, state)
+    return None if text is None else f"{clock_text(record.at_s)}  {text}"
+
+
+def sentence(event: ev.Event, state: JobState) -> str | None:  # noqa: PLR0911 - one line per kind
+    match event:
+        case ev.JobSubmitted():
+            return f"submitted as {state.job_id}, files in {event.prefix_uri}"
+        case ev.JobPhaseChanged():
+            return f"{event.phase}: {event.text}"
+        case ev.LauncherStarted():
+            what = "adopted by" if event.adopted else "launcher"
+            return f"{what} {event.launcher_id} on {event.host}, pid {event.pid}"
+        case ev.LeaseIntended():
+            return f"asking for {event.offer.instance_type} {event.offer.market} in {event.offer.place} ({event.why})"
+        case ev.LeaseCreated():
+            return f"got {event.instance_id} at {rate(event.usd_per_hour)}"
+        case ev.LeaseRefused():
+            return f"refused ({event.kind}): {event.message}"
+        case ev.CreateUncertain():
+            return f"no clear answer from the cloud ({event.kind}): {event.message}; looking whether a machine came of it"
+        case ev.LeasePhaseChanged():
+            return f"{event.lease_id} is {event.phase}: {event.text}"
+        case ev.LeasePriced():
+            return None
+        case ev.LeaseEnding():
+            return f"ending {event.lease_id}: {event.why}"
+        case ev.LeaseReleased():
+            verb = {"interrupted": "was taken back by the cloud", "self": "ended itself"}.get(
+                event.cause, "is gone"
+            )
+            return f"{event.lease_id} {verb}"
+        case ev.NoticeSeen():
+            return f"notice: the cloud takes {event.lease_id} back at {clock_text(event.acts_at_s)} ({event.action})"
+        case ev.EpochOpened():
+            if not event.members:
+                return f"asked to save and hand over ({event.reason})"
+            start = "from the beginning" if event.resume_from is None else f"from step {event.resume_step:,}"
+            return f"epoch {event.number}, attempt {event.attempt}: starting {start} ({event.reason})"
+        case ev.TrainingStarted():
+            return f"training at step {event.step:,}"
+        case ev.TrainingStopped():
+            lost = max(0, event.last_step - event.committed_step)
+            tail = f", {lost:,} steps to repeat" if event.how == "lost" else ""
+            return f"training stopped at step {event.last_step:,} ({event.how}){tail}"
+        case ev.CommandEnded():
+            where = "setup" if event.in_setup else "command"
+            return f"the {where} exited {event.exit_code}"
+        case ev.CheckpointCommitted():
+            return f"checkpoint of step {event.step:,} committed ({size(event.total_bytes)})"
+        case ev.CheckpointRejected():
+            return f"checkpoint refused, the one before is used: {event.message}"
+        case ev.RequestSeen():
+            return f"{event.verb} requested by {event.by}"
+        case ev.MigrationStarted():
+            saving = (
+                ""
+                if event.expected_saving_usd is None
+                else f", expected saving {usd(event.expected_saving_usd)}"
+            )
+            return f"moving from {event.from_offer} to {event.to.key}{saving}: {event.why}"
+        case ev.MigrationEnded():
+            return f"moved: {event.text}" if event.done else f"move given up: {event.text}"
+        case ev.OfferBarred():
+            return f"not asking {event.scope} for a while ({event.code}): {event.why}"
+        case ev.Charged():
+            return f"{event.what} {usd(event.usd)} for {event.gb:.3f} GB: {event.text}"
+        case ev.BaselineQuoted():
+            return None
+        case ev.Notified():
+            return None if event.ok else f"notification failed: {event.text}"
+
+
+def size(count: int) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count} B"

@@ -1,0 +1,227 @@
+"""``arylcloud launch``: plan, ask once, then run to completion."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from arylcloud.cli.settings import Folders
+    from arylcloud.core.job import JobSpec
+    from arylcloud.core.plan import Candidate, Plan
+    from arylcloud.core.ports import ObjectStore
+    from arylcloud.launcher.journal import Journal
+    from arylcloud.launcher.state import JobState
+
+app = typer.Typer()
+
+
+@app.command()
+def launch(
+    job: Annotated[Path, typer.Argument(help="Job file (ours or SkyPilot's), or a plan.json.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return at once; the job goes on.")] = False,
+    dryrun: Annotated[bool, typer.Option("--dryrun", "--dry-run", help="Stop after the quote.")] = False,
+    name: Annotated[str | None, typer.Option("--name", "-n", help="Name of the job.")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", help="K=V for the command; repeatable.")] = None,
+    gpus: Annotated[str | None, typer.Option("--gpus", help="N or NAME:N.")] = None,
+    infra: Annotated[
+        str | None, typer.Option("--infra", help="cloud[/region[/zone]]; `local` = this machine.")
+    ] = None,
+    use_spot: Annotated[bool, typer.Option("--use-spot", help="Spot only.")] = False,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", help="Object store for mailbox and checkpoints: file://, s3://, gs://, az://."
+        ),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout at the end.")] = False,
+) -> int:
+    """Run a job to completion: at the best offer, through interruptions, and cleaned up after."""
+    from arylcloud.cli.assemble import clouds_of, open_journal, open_root, prefix_uri, store_root_uri
+    from arylcloud.cli.output import emit_json, note
+    from arylcloud.cli.settings import folders
+    from arylcloud.core.tokens import new_job_id
+
+    places = folders()
+    plan, secrets = _plan(job, places, name=name, env=env, gpus=gpus, infra=infra, use_spot=use_spot)
+    clouds = clouds_of(plan.job)
+    spec = dataclasses.replace(plan.job, resources=dataclasses.replace(plan.job.resources, clouds=clouds))
+    if not json_:
+        _show(plan)
+    if dryrun:
+        if json_:
+            emit_json({"job": spec, "chosen": plan.chosen, "launched": False})
+        return 0
+    _confirm(plan.chosen, yes)
+
+    job_id = new_job_id(spec.name)
+    root_uri = store_root_uri(places, store)
+    root = open_root(root_uri)
+    prefix = open_root(prefix_uri(root_uri, job_id))
+    journal = open_journal(places)
+    _submit(spec, secrets, job_id, base=job.parent, root=root, prefix=prefix, journal=journal, places=places)
+    if not json_ and not detach:
+        note(
+            f"{job_id}: a launcher in the background runs it. Close this terminal and it goes on; a sleeping or "
+            f"dead laptop can replace no machine, but the one that runs goes on for {spec.unattended_s / 3600:.0f} h"
+        )
+    return finish(journal, prefix, job_id, places, detach=detach, as_json=json_)
+
+
+def _plan(path: Path, places: Folders, **flags: Any) -> tuple[Plan, dict[str, str]]:
+    from arylcloud.cli.compose import offer_table
+    from arylcloud.cli.jobfile import Overrides, load_job, read_secrets
+    from arylcloud.cli.plan import load_plan
+    from arylcloud.planner.single import plan_job
+
+    if path.suffix == ".json":
+        plan = load_plan(path)
+        return plan, read_secrets(plan.job)
+    overrides = Overrides(
+        name=flags["name"],
+        env=tuple(flags["env"] or ()),
+        gpus=flags["gpus"],
+        infra=flags["infra"],
+        use_spot=flags["use_spot"],
+    )
+    spec, secrets = load_job(path, overrides)
+    return plan_job(spec, offer_table(spec, places)), secrets
+
+
+def _show(plan: Plan) -> None:
+    from arylcloud.cli.output import hours, note, rate, usd
+
+    best = plan.chosen
+    note(
+        f"{plan.job.name} on {best.nodes} × {best.offer.instance_type} ({best.offer.gpu} × {best.offer.gpu_count})"
+    )
+    note(f"  where   {best.offer.place}, {best.offer.market}")
+    note(
+        f"  price   {rate(best.offer.usd_per_hour)} per machine, as of {best.offer.as_of or 'unknown date'} ({best.offer.source})"
+    )
+    if best.usd is not None and best.hours is not None:
+        note(f"  time    {hours(best.hours.p50)} expected, {hours(best.hours.p90)} at the 90th percentile")
+        note(f"  money   {usd(best.usd.mean)} expected, {usd(best.usd.p90)} at the 90th percentile")
+    else:
+        note("  time and money not known: the job file gives no profile or no work")
+    for text in plan.why:
+        note(f"  why     {text}")
+
+
+def _confirm(best: Candidate, yes: bool) -> None:
+    from arylcloud.core.errors import Cancelled, UsageError
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "launch asks before it spends, and this is no terminal",
+            hint="say -y to launch without a question",
+        )
+    if not typer.confirm(f"Launch on {best.offer.market} in {best.offer.place}?", default=True, err=True):
+        raise Cancelled("not launched")
+
+
+def _submit(
+    spec: JobSpec,
+    secrets: dict[str, str],
+    job_id: str,
+    *,
+    base: Path,
+    root: ObjectStore,
+    prefix: ObjectStore,
+    journal: Journal,
+    places: Folders,
+) -> None:
+    from arylcloud.agent.runtime import build_runtime
+    from arylcloud.cli.assemble import new_writer_id, providers_for
+    from arylcloud.cli.settings import ensure
+    from arylcloud.core.clock import SystemClock
+    from arylcloud.launcher.bundle import pack
+    from arylcloud.launcher.submit import Submission, submit
+
+    cloud = spec.resources.clouds[0]
+    market_clock = providers_for([cloud], places)[cloud].capabilities().market_clock
+    runtime, sha256 = build_runtime(ensure(places.cache))
+    workdir = pack(base / spec.workdir) if spec.workdir is not None else None
+    submission = Submission(
+        job_id=job_id,
+        spec=spec,
+        secrets=secrets,
+        workdir=workdir,
+        runtime=runtime,
+        runtime_sha256=sha256,
+        market_clock=market_clock,
+    )
+    submit(submission, root=root, prefix=prefix, journal=journal, clock=SystemClock(), writer=new_writer_id())
+
+
+def finish(
+    journal: Journal, prefix: ObjectStore, job_id: str, places: Folders, *, detach: bool, as_json: bool
+) -> int:
+    """Start a launcher if none is at work, then watch until the end; the job's outcome is the exit code."""
+    from arylcloud.cli.attach import cost_line, follow
+    from arylcloud.cli.money import spent
+    from arylcloud.cli.output import emit_json, note
+    from arylcloud.cli.spawn import ensure_launcher
+
+    ensure_launcher(journal, job_id, places)
+    if detach:
+        if as_json:
+            emit_json({"job_id": job_id, "prefix_uri": prefix.uri, "detached": True})
+        else:
+            note(
+                f"{job_id} runs in the background: `arylcloud status`, `arylcloud logs -f`, `arylcloud stop`"
+            )
+            sys.stdout.write(f"{job_id}\n")
+        return 0
+    state = follow(journal, prefix, job_id, places, quiet=as_json)
+    if as_json:
+        emit_json(
+            {
+                "job_id": job_id,
+                "phase": state.phase,
+                "code": state.phase_code,
+                "text": state.phase_text,
+                "exit_code": state.exit_code,
+                "usd": spent(state),
+                "interruptions": state.interruptions,
+                "migrations": state.migrations_done,
+                "prefix_uri": prefix.uri,
+            }
+        )
+    else:
+        note(cost_line(state, spent(state)), style="bold")
+        note(f"what it cost and why: `arylcloud report {job_id}`; its output: `arylcloud logs {job_id}`")
+    return outcome(state)
+
+
+def outcome(state: JobState) -> int:
+    """Exit code of an ended job (DESIGN, exit codes)."""
+    from arylcloud.core import errors
+    from arylcloud.core.phases import JobPhase
+
+    if state.phase is JobPhase.SUCCEEDED:
+        deadline_s = state.spec.constraints.deadline_s
+        took_s = state.market_clock.market_s(state.phase_since_s) - state.market_clock.market_s(
+            state.submitted_at_s
+        )
+        if deadline_s is not None and took_s > deadline_s:
+            return errors.MissedDeadline.exit_code
+        return 0
+    if state.phase is JobPhase.STOPPED:
+        return errors.Cancelled.exit_code
+    return {
+        "user_command": errors.UserCommandFailed.exit_code,
+        "setup": errors.UserCommandFailed.exit_code,
+        "over_budget": errors.OverBudget.exit_code,
+        "access": errors.AccessError.exit_code,
+        "usage": errors.UsageError.exit_code,
+        "integrity": errors.IntegrityError.exit_code,
+        "max_runtime": errors.OverBudget.exit_code,
+    }.get(state.phase_code, errors.CloudError.exit_code)

@@ -1,0 +1,69 @@
+"""``arylcloud migrate``: move a running job by checkpoint, make-before-break."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def migrate(
+    job: Annotated[
+        str | None, typer.Argument(help="Id, name or beginning of an id; the newest if left out.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="Offer, as `prices` and `plan` name it: cloud/region[/zone]:type:market, or a beginning of it.",
+        ),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Do not wait until it is done.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> int:
+    """Move a running job to another market; without --to, to the best one if that pays."""
+    from arylcloud.checkpoint.store import open_store
+    from arylcloud.cli.assemble import open_journal
+    from arylcloud.cli.describe import line
+    from arylcloud.cli.jobs import resolve_job
+    from arylcloud.cli.output import emit_json, note
+    from arylcloud.cli.request import write_request
+    from arylcloud.cli.settings import folders
+    from arylcloud.cli.spawn import ensure_launcher
+    from arylcloud.core.errors import NotFinished, UsageError
+    from arylcloud.core.events import MigrationEnded, RequestSeen
+    from arylcloud.launcher.state import apply, replay
+
+    places = folders()
+    journal = open_journal(places)
+    job_id = resolve_job(journal, job)
+    state = replay(journal.records(job_id))
+    if state.phase.ended:
+        raise UsageError(f"{job_id} is {state.phase}: it runs nowhere", hint=f"`arylcloud resume {job_id}`")
+    store = open_store(state.prefix_uri)
+    number = write_request(store, "migrate", {"to": to} if to else {})
+    ensure_launcher(journal, job_id, places)
+    if detach:
+        note(f"asked {job_id} to move; `arylcloud events {job_id}` tells what became of it")
+        return 0
+    ours = False
+    while True:
+        for record in journal.records(job_id, after=state.seq):
+            state = apply(state, record)
+            text = line(record, state)
+            if text and not json_:
+                note(text)
+            ours = ours or (isinstance(record.event, RequestSeen) and record.event.number == number)
+            if ours and isinstance(record.event, MigrationEnded):
+                if json_:
+                    emit_json({"job_id": job_id, "done": record.event.done, "text": record.event.text})
+                if record.event.done:
+                    return 0
+                raise NotFinished(f"{job_id} has not moved: {record.event.text}")
+        if state.phase.ended:
+            raise NotFinished(f"{job_id} is {state.phase}: {state.phase_text}")
+        time.sleep(0.25)

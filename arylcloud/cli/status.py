@@ -1,0 +1,115 @@
+"""``arylcloud status``: what runs where, since when, at what price."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from arylcloud.cli.progress import Reading
+    from arylcloud.launcher.state import JobState
+
+app = typer.Typer()
+
+
+@app.command()
+def status(
+    job: Annotated[
+        str | None, typer.Argument(help="Id, name or beginning of an id; all jobs if left out.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", "-a", help="Ended jobs, too.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> int:
+    """What runs where, since when, at what price, and how far it is."""
+    from arylcloud.checkpoint.store import open_store
+    from arylcloud.cli.assemble import open_journal
+    from arylcloud.cli.jobs import resolve_job
+    from arylcloud.cli.output import emit_json, note
+    from arylcloud.cli.progress import read_progress
+    from arylcloud.cli.settings import folders
+    from arylcloud.cli.spawn import launcher_alive
+    from arylcloud.launcher.state import replay
+
+    journal = open_journal(folders())
+    ids = [resolve_job(journal, job)] if job is not None else list(journal.jobs())
+    states = [replay(journal.records(job_id)) for job_id in ids]
+    shown = [s for s in states if job is not None or all_ or json_ or not s.phase.ended]
+    rows = [
+        (s, read_progress(open_store(s.prefix_uri), s), s.phase.ended or launcher_alive(journal, s.job_id))
+        for s in shown
+    ]
+    if json_:
+        emit_json({"jobs": [_document(s, reading) for s, reading, _ in rows]})
+        return 0
+    if not rows:
+        ended = len(states) - len(shown)
+        note("no job is running" + (f" ({ended} ended: `arylcloud status --all`)" if ended else ""))
+        return 0
+    for s, reading, attended in rows:
+        _print(s, reading, attended)
+    return 0
+
+
+def _document(state: JobState, reading: Reading) -> dict[str, Any]:
+    from arylcloud.cli.money import spent
+
+    return {
+        "job_id": state.job_id,
+        "name": state.spec.name,
+        "phase": state.phase.value,
+        "code": state.phase_code,
+        "text": state.phase_text,
+        "attempt": state.attempt,
+        "progress": {"done": reading.done, "total": reading.total, "unit": reading.unit},
+        "leases": [
+            {
+                "lease_id": lease.lease_id,
+                "offer": lease.offer.key,
+                "phase": lease.phase.value,
+                "instance_id": lease.instance_id,
+                "usd_per_hour": lease.usd_per_hour,
+                "since": lease.intended_at_s,
+            }
+            for lease in state.leases.values()
+            if lease.open
+        ],
+        "usd_so_far": spent(state),
+        "eta": None if reading.eta_s is None else (reading.at_s or time.time()) + reading.eta_s,
+        "exit_code": state.exit_code,
+        "interruptions": state.interruptions,
+        "migrations": state.migrations_done,
+        "prefix_uri": state.prefix_uri,
+    }
+
+
+def _print(state: JobState, reading: Reading, attended: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from arylcloud.cli.money import spent
+    from arylcloud.cli.output import rate, seconds, stdout, usd
+
+    out = stdout()
+    head = Text(state.spec.name, style="bold")
+    head.append(f"  {state.job_id}", style="dim")
+    out.print(head)
+    total = "?" if reading.total is None else f"{reading.total:,.0f}"
+    done = "–" if reading.done is None else f"{reading.done:,}"
+    eta = "not known" if reading.eta_s is None else seconds(reading.eta_s)
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row(
+        "  phase", f"{state.phase} for {seconds(time.time() - state.phase_since_s)}: {state.phase_text}"
+    )
+    grid.add_row("  progress", f"{done} of {total} {reading.unit}, attempt {state.attempt}, ETA {eta}")
+    grid.add_row("  cost", f"{usd(spent(state))} so far")
+    for lease in state.open_leases:
+        since = seconds(time.time() - lease.intended_at_s)
+        grid.add_row(
+            "  machine",
+            f"{lease.offer.key} {lease.phase} at {rate(lease.usd_per_hour)} for {since} ({lease.instance_id or 'no id yet'})",
+        )
+    if not attended:
+        grid.add_row("  launcher", f"none at work here: `arylcloud resume {state.job_id}` starts one")
+    out.print(grid)

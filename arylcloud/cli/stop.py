@@ -1,0 +1,49 @@
+"""``arylcloud stop``: a final checkpoint, then every machine is released."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def stop(
+    job: Annotated[
+        str | None, typer.Argument(help="Id, name or beginning of an id; the newest if left out.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Do not wait until it is done.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> int:
+    """Stop with a final checkpoint and release every machine; `resume` goes on later, anywhere."""
+    from arylcloud.checkpoint.store import open_store
+    from arylcloud.cli.assemble import open_journal
+    from arylcloud.cli.attach import follow
+    from arylcloud.cli.jobs import resolve_job
+    from arylcloud.cli.output import emit_json, note
+    from arylcloud.cli.request import write_request
+    from arylcloud.cli.settings import folders
+    from arylcloud.cli.spawn import ensure_launcher
+    from arylcloud.launcher.state import replay
+
+    places = folders()
+    journal = open_journal(places)
+    job_id = resolve_job(journal, job)
+    state = replay(journal.records(job_id))
+    if not state.phase.ended:
+        store = open_store(state.prefix_uri)
+        write_request(store, "stop", {})
+        ensure_launcher(journal, job_id, places)
+        if not detach:
+            state = follow(journal, store, job_id, places, quiet=json_)
+    if json_:
+        emit_json(
+            {"job_id": job_id, "phase": state.phase, "code": state.phase_code, "text": state.phase_text}
+        )
+    elif state.phase.ended:
+        note(f"{job_id} is {state.phase}: {state.phase_text}; no machine of it is left")
+    else:
+        note(f"{job_id} is stopping; `arylcloud status {job_id}` shows it")
+    return 0

@@ -1,0 +1,278 @@
+"""Carrying actions out: intent journaled, effect, outcome journaled. Kill it anywhere.
+
+Every effect is idempotent by our own token, so that a repeat after a crash changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from arylcloud.core import events as ev
+from arylcloud.core import protocol as mail
+from arylcloud.core.clock import Clock
+from arylcloud.core.codec import dumps
+from arylcloud.core.errors import (
+    AccessError,
+    ArylError,
+    CapacityError,
+    CloudError,
+    ConflictError,
+    QuotaError,
+    StoreError,
+    ThrottledError,
+)
+from arylcloud.core.phases import LeasePhase
+from arylcloud.core.ports import Machine, MachineSpec, MachineState, ObjectStore, Provider
+from arylcloud.launcher import actions as act
+from arylcloud.launcher.journal import Journal
+from arylcloud.launcher.probe import Probe, no_probe
+from arylcloud.launcher.reconcile import bar_for
+from arylcloud.launcher.state import JobState, Lease, apply
+
+log = logging.getLogger(__name__)
+
+NOTHING_WAS_CREATED = (CapacityError, QuotaError, ThrottledError, AccessError)
+"""By the port's contract; any other error of ``create`` leaves it open."""
+
+
+@dataclass(slots=True)
+class Executor:
+    journal: Journal
+    store: ObjectStore
+    """The job's prefix: the mailbox, and the journal's mirror."""
+    providers: Mapping[str, Provider]
+    writer: str
+    clock: Clock
+    timing: act.Timing
+    user_data: Callable[[act.CreateLease], str]
+    notify: Callable[[str, str], str]
+    """(topic, text) → what became of it; raises ArylError when it could not be sent."""
+    checkpoint_interval_s: float | None = None
+    probe: Probe = no_probe
+    _last_end_s: dict[str, float] = field(default_factory=dict)
+
+    # ------------------------------------------------------------ journal
+
+    def note(
+        self, state: JobState, event: ev.Event, *, cause: str | None = None, strict: bool = True
+    ) -> JobState:
+        """Journal one event and fold it. Not strict: may be mirrored later, when the store is down."""
+        kind = type(event).__name__
+        self.probe(f"before journal {kind}")
+        record = self.journal.append(
+            state.job_id,
+            at_s=self.clock.now_s(),
+            writer=self.writer,
+            event=event,
+            cause_id=cause,
+            mirror=self.store,
+            strict=strict,
+        )
+        self.probe(f"after journal {kind}")
+        return apply(state, record)
+
+    # ------------------------------------------------------------ actions
+
+    def run(self, state: JobState, actions: tuple[act.Action, ...]) -> JobState:
+        for action in actions:
+            state = self.run_one(state, action)
+        return state
+
+    def run_one(self, state: JobState, action: act.Action) -> JobState:
+        match action:
+            case act.CreateLease():
+                return self._create(state, action)
+            case act.EndLease():
+                return self._end(state, action)
+            case act.SweepMachine():
+                self._terminate(action.machine, action.why)
+                return state
+            case act.OpenEpoch():
+                event = ev.EpochOpened(
+                    number=action.number,
+                    attempt=action.attempt,
+                    members=action.members,
+                    resume_from=action.resume_from,
+                    resume_step=action.resume_step,
+                    reason=action.reason,
+                )
+                state = self.note(state, event)
+                self._publish(state, action.number)
+                return state
+            case act.PublishEpoch():
+                self._publish(state, action.number)
+                return state
+            case act.Note():
+                if isinstance(action.event, ev.LeaseReleased):
+                    state = self.record_prices(state, action.event.lease_id, until_s=action.event.ended_s)
+                return self.note(state, action.event, cause=action.cause_id, strict=False)
+            case act.Notify():
+                return self._notify(state, action)
+
+    def _create(self, state: JobState, action: act.CreateLease) -> JobState:
+        if action.lease_id not in state.leases:
+            state = self.note(
+                state,
+                ev.LeaseIntended(
+                    lease_id=action.lease_id,
+                    token=action.token,
+                    offer=action.offer,
+                    index=action.index,
+                    attempt=action.attempt,
+                    purpose=action.purpose,
+                    until_s=action.until_s,
+                    why=action.why,
+                ),
+            )
+        provider = self.providers[action.offer.cloud]
+        limit = state.spec.constraints.max_usd_per_hour
+        spec = MachineSpec(
+            token=action.token,
+            journal_id=state.journal_id,
+            job_id=state.job_id,
+            lease_id=action.lease_id,
+            offer=action.offer,
+            user_data=self.user_data(action),
+            until_s=action.until_s,
+            max_usd_per_hour=limit,
+            disk_gb=state.spec.resources.disk_gb,
+            image=state.spec.resources.image,
+        )
+        self.probe("before create")
+        try:
+            machine = provider.create(spec)
+        except NOTHING_WAS_CREATED as error:
+            return self._refused(state, action, error)
+        except CloudError as error:
+            # it may have been created: nothing new for this slot until a list has told
+            uncertain = ev.CreateUncertain(lease_id=action.lease_id, kind=error.kind, message=error.message)
+            return self.note(state, uncertain, strict=False)
+        self.probe("after create")
+        return self.note(state, created_event(action.lease_id, machine), strict=False)
+
+    def _refused(self, state: JobState, action: act.CreateLease, error: ArylError) -> JobState:
+        state = self.note(
+            state,
+            ev.LeaseRefused(
+                lease_id=action.lease_id, kind=error.kind, code=error.code, message=error.message
+            ),
+            strict=False,
+        )
+        now_market = state.market_clock.market_s(self.clock.now_s())
+        bar = bar_for(error.kind, action.offer, now_market, self.timing)
+        return state if bar is None else self.note(state, bar, strict=False)
+
+    def _end(self, state: JobState, action: act.EndLease) -> JobState:
+        lease = state.leases[action.lease_id]
+        if lease.phase is not LeasePhase.ENDING:
+            # strict=False: a machine is never kept running because the mailbox is down
+            state = self.note(
+                state,
+                ev.LeaseEnding(lease_id=action.lease_id, code=action.code, why=action.why),
+                strict=False,
+            )
+        if action.machine is not None:
+            last = self._last_end_s.get(action.lease_id)
+            now = self.clock.now_s()
+            if last is None or now - last >= self.timing.end_retry_s:
+                self._last_end_s[action.lease_id] = now
+                self._terminate(action.machine, action.why)
+        return state
+
+    def _terminate(self, machine: Machine, why: str) -> None:
+        if machine.state is MachineState.GONE:
+            return
+        self.probe("before terminate")
+        try:
+            self.providers[machine.cloud].terminate(machine)
+        except CloudError as error:
+            log.warning("%s is not ended yet (%s): %s", machine.instance_id, why, error.message)
+        self.probe("after terminate")
+
+    def _publish(self, state: JobState, number: int) -> None:
+        epoch = next(e for e in state.epochs if e.number == number)
+        document = mail.EpochDoc(
+            job_id=state.job_id,
+            number=epoch.number,
+            attempt=epoch.attempt,
+            opened_s=epoch.opened_at_s,
+            reason=epoch.reason,
+            members=epoch.members,
+            resume_from=epoch.resume_from,
+            checkpoint_interval_s=self.checkpoint_interval_s if epoch.members else None,
+        )
+        self.probe("before epoch document")
+        key = mail.epoch_key(number)
+        try:
+            created = self.store.create(key, dumps(document))
+        except StoreError as error:
+            log.warning("epoch %d is journaled, its document is not written yet: %s", number, error.message)
+            return
+        if not created and not _same_epoch(self.store.get(key), document):
+            raise ConflictError(
+                f"another launcher has opened epoch {number} of {state.job_id}",
+                hint="`arylcloud status` shows which one holds the job",
+            )
+        self.probe("after epoch document")
+
+    def _notify(self, state: JobState, action: act.Notify) -> JobState:
+        try:
+            text, ok = self.notify(action.topic, action.text), True
+        except ArylError as error:
+            text, ok = error.message, False
+        return self.note(state, ev.Notified(topic=action.topic, ok=ok, text=text), strict=False)
+
+    # ------------------------------------------------------------ prices
+
+    def record_prices(self, state: JobState, lease_id: str, *, until_s: float) -> JobState:
+        """Journal the price steps in force up to ``until_s`` (market seconds) that are not yet."""
+        lease = state.leases[lease_id]
+        if lease.launched_s is None:
+            return state
+        for event in self._new_prices(lease, until_s):
+            state = self.note(state, event, strict=False)
+        return state
+
+    def _new_prices(self, lease: Lease, until_s: float) -> tuple[ev.LeasePriced, ...]:
+        assert lease.launched_s is not None
+        known = {point.from_s for point in lease.prices}
+        after = lease.prices[-1].from_s if lease.prices else lease.launched_s
+        try:
+            history = self.providers[lease.offer.cloud].price_history(
+                lease.offer, lease.launched_s, max(until_s, lease.launched_s)
+            )
+        except CloudError as error:
+            log.warning("no price history for %s: %s", lease.lease_id, error.message)
+            return ()
+        found = []
+        for point in history:
+            from_s = max(point.from_s, lease.launched_s)
+            if from_s < until_s and from_s not in known and (from_s > after or not known):
+                found.append(
+                    ev.LeasePriced(lease_id=lease.lease_id, from_s=from_s, usd_per_hour=point.usd_per_hour)
+                )
+        return tuple(found)
+
+
+def created_event(lease_id: str, machine: Machine) -> ev.LeaseCreated:
+    return ev.LeaseCreated(
+        lease_id=lease_id,
+        instance_id=machine.instance_id,
+        launched_s=machine.launched_s,
+        usd_per_hour=machine.usd_per_hour,
+        address=machine.address,
+    )
+
+
+def _same_epoch(data: bytes | None, document: mail.EpochDoc) -> bool:
+    """Ours from before a crash? (The advice on cadence may have changed since.)"""
+    from dataclasses import replace
+
+    from arylcloud.core.codec import loads
+
+    if data is None:
+        return False
+    found = loads(mail.EpochDoc, data, what=mail.epoch_key(document.number))
+    return replace(found, checkpoint_interval_s=document.checkpoint_interval_s) == document

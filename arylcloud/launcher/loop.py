@@ -1,0 +1,127 @@
+"""The launcher of one job: observe → reconcile → act, until the job has ended.
+
+All that it knows lies in the journal and the mailbox; stopping it at any moment, and starting it
+again here or elsewhere, changes nothing but time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from arylcloud.core import events as ev
+from arylcloud.core import protocol as mail
+from arylcloud.core.clock import Clock
+from arylcloud.core.codec import dumps
+from arylcloud.core.errors import ArylError, ConflictError, IntegrityError, LocalStateError, StoreError
+from arylcloud.launcher import actions as act
+from arylcloud.launcher.executor import Executor
+from arylcloud.launcher.journal import Journal
+from arylcloud.launcher.observe import Observer
+from arylcloud.launcher.reconcile import reconcile
+from arylcloud.launcher.state import JobState, replay
+
+log = logging.getLogger(__name__)
+
+Desire = Callable[[JobState, act.Observed, float], act.Desired]
+"""(state, observed, now) → what should be; asks the planner, caches what it may."""
+
+FATAL = (ConflictError, IntegrityError, LocalStateError)
+"""Going on would act on a history that is not ours, or could not be written down. (A mailbox on a full
+disk is a StoreError first: machines go on, and it is tried again.)"""
+
+
+@dataclass(slots=True)
+class JobLauncher:
+    job_id: str
+    journal: Journal
+    executor: Executor
+    observer: Observer
+    desire: Desire
+    clock: Clock
+    timing: act.Timing
+    adopted: bool = False
+    _last_beat_s: float = 0.0
+
+    def run(self) -> JobState:
+        """Until the job has ended. Raises what is FATAL; everything else is logged and tried again:
+        an error of ours never ends a workload."""
+        state = self.start()
+        while not state.phase.ended:
+            began_s = self.clock.now_s()
+            before = state.seq
+            try:
+                state = self.tick(state)
+            except ArylError as error:
+                if isinstance(error, FATAL) and not isinstance(error, StoreError):
+                    raise
+                log.warning("tick failed, trying again: %s", error.message)
+                state = self.refold()
+            except Exception:
+                log.exception("tick failed by a bug of ours, trying again")
+                state = self.refold()
+            pause_s = self.timing.tick_s if state.seq == before else self.timing.tick_s / 10
+            self.clock.sleep_until(began_s + pause_s)
+        self._finish(state)
+        return state
+
+    def start(self) -> JobState:
+        self.journal.catch_up(self.job_id, self.executor.store)
+        state = self.refold()
+        if not state.phase.ended:
+            started = ev.LauncherStarted(
+                launcher_id=self.executor.writer,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                adopted=self.adopted,
+            )
+            state = self.executor.note(state, started)
+        return state
+
+    def refold(self) -> JobState:
+        return replay(self.journal.records(self.job_id))
+
+    def tick(self, state: JobState) -> JobState:
+        self._beat()
+        observed = self.observer.observe(state)
+        state = self._price(state, observed)
+        now_s = self.clock.now_s()
+        desired = self.desire(state, observed, now_s)
+        self.executor.checkpoint_interval_s = desired.checkpoint_interval_s
+        return self.executor.run(state, reconcile(state, observed, desired, now_s))
+
+    def _price(self, state: JobState, observed: act.Observed) -> JobState:
+        """The ledger needs each price step of what is running: asked for when the price moved."""
+        for machine in observed.machines:
+            lease = state.leases.get(machine.lease_id)
+            if lease is None or not lease.open or lease.launched_s is None or machine.usd_per_hour is None:
+                continue
+            if lease.usd_per_hour != machine.usd_per_hour:
+                now_market_s = state.market_clock.market_s(self.clock.now_s())
+                state = self.executor.record_prices(state, lease.lease_id, until_s=now_market_s)
+        return state
+
+    def _beat(self) -> None:
+        """Agents count ``unattended`` from it; ``adopt`` asks it whether somebody is at work."""
+        now_s = self.clock.now_s()
+        if now_s - self._last_beat_s < 2.0:
+            return
+        beat = mail.LauncherBeat(
+            launcher_id=self.executor.writer, host=socket.gethostname(), pid=os.getpid(), at_s=now_s
+        )
+        try:
+            self.executor.store.put(mail.LAUNCHER_KEY, dumps(beat))
+            self._last_beat_s = now_s
+        except StoreError as error:
+            log.warning("the mailbox cannot be written: %s", error.message)
+
+    def _finish(self, state: JobState) -> None:
+        """Secrets go with the job; the mirror gets what it missed."""
+        try:
+            self.executor.store.delete([mail.SECRETS_KEY, mail.LAUNCHER_KEY])
+            self.journal.flush(state.job_id, self.executor.store)
+        except StoreError as error:
+            log.warning("the job has ended, but its prefix could not be tidied: %s", error.message)

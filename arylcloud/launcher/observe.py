@@ -1,0 +1,142 @@
+"""Looking at the world: lists of every cloud concerned, and the mailbox. Reads only.
+
+What cannot be asked is said (``Observed.listed``, ``mailbox_ok``), never guessed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from arylcloud.checkpoint.restore import read_manifest
+from arylcloud.core import protocol as mail
+from arylcloud.core.codec import loads
+from arylcloud.core.errors import CloudError, IntegrityError, StoreError
+from arylcloud.core.ports import Machine, ObjectStore, Provider
+from arylcloud.launcher.actions import CheckpointSeen, Observed
+from arylcloud.launcher.state import JobState
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Observer:
+    """Keeps cursors and what it has parsed, so that a tick reads only what is new."""
+
+    store: ObjectStore
+    providers: Mapping[str, Provider]
+    clouds: tuple[str, ...] = ()
+    """Clouds that the job may touch, beside those of its leases: they are listed, too."""
+    _beats: dict[str, mail.Heartbeat] = field(default_factory=dict)
+    _ends: dict[str, mail.EndDoc] = field(default_factory=dict)
+    _checkpoints: dict[str, CheckpointSeen] = field(default_factory=dict)
+    _damaged: dict[str, str] = field(default_factory=dict)
+    _published: int = 0
+
+    def observe(self, state: JobState) -> Observed:
+        machines, listed = self._machines(state)
+        mailbox_ok = True
+        requests: tuple[mail.RequestDoc, ...] = ()
+        try:
+            self._read_beats(state)
+            self._read_ends()
+            self._read_manifests(state)
+            self._read_published(state)
+            requests = self._read_requests(state)
+        except StoreError as error:
+            log.warning("the mailbox cannot be read: %s", error.message)
+            mailbox_ok = False
+        return Observed(
+            machines=machines,
+            listed=listed,
+            beats=dict(self._beats),
+            ends=tuple(self._ends.values()),
+            checkpoints=tuple(self._checkpoints.values()),
+            damaged=dict(self._damaged),
+            requests=requests,
+            published_epoch=self._published,
+            mailbox_ok=mailbox_ok,
+        )
+
+    def _machines(self, state: JobState) -> tuple[tuple[Machine, ...], frozenset[str]]:
+        offers = {lease.offer.key: lease.offer for lease in state.leases.values()}
+        clouds = {offer.cloud for offer in offers.values()} | set(self.clouds)
+        found: list[Machine] = []
+        listed: set[str] = set()
+        for cloud in sorted(clouds):
+            provider = self.providers.get(cloud)
+            if provider is None:
+                log.warning("no provider for %s in this launcher", cloud)
+                continue
+            concerned = tuple(offer for offer in offers.values() if offer.cloud == cloud)
+            try:
+                machines = provider.list_machines(journal_id=state.journal_id, offers=concerned)
+            except CloudError as error:
+                log.warning("%s cannot be listed: %s", cloud, error.message)
+                continue
+            listed.add(cloud)
+            found.extend(m for m in machines if m.job_id == state.job_id)
+        return tuple(found), frozenset(listed)
+
+    def _read_beats(self, state: JobState) -> None:
+        for lease in state.open_leases:
+            beat = self._document(mail.Heartbeat, mail.beat_key(lease.lease_id))
+            if beat is not None:
+                self._beats[lease.lease_id] = beat
+
+    def _read_ends(self) -> None:
+        for info in self.store.list(mail.ENDS_PREFIX):
+            if info.key not in self._ends:
+                end = self._document(mail.EndDoc, info.key)
+                if end is not None:
+                    self._ends[info.key] = end
+
+    def _read_manifests(self, state: JobState) -> None:
+        for key in state.rejected:  # found damaged by whoever tried to restore it
+            self._checkpoints.pop(key, None)
+        known = {checkpoint.manifest for checkpoint in state.checkpoints}
+        for info in self.store.list(mail.MANIFESTS_PREFIX):
+            if info.key in self._checkpoints or info.key in self._damaged:
+                continue
+            if info.key in known and info.key in state.rejected:
+                continue
+            try:
+                manifest = read_manifest(self.store, info.key)
+            except IntegrityError as error:
+                self._damaged[info.key] = error.message
+                continue
+            self._checkpoints[info.key] = CheckpointSeen(
+                key=info.key,
+                epoch=manifest.epoch,
+                number=manifest.number,
+                step=manifest.step,
+                saved_at_s=manifest.saved_at_s,
+                total_bytes=manifest.total_bytes,
+            )
+
+    def _read_published(self, state: JobState) -> None:
+        for epoch in state.epochs:
+            if epoch.number == self._published + 1 and self.store.get(mail.epoch_key(epoch.number)):
+                self._published = epoch.number
+
+    def _read_requests(self, state: JobState) -> tuple[mail.RequestDoc, ...]:
+        after = mail.request_key(state.requests_seen)
+        found = (
+            self._document(mail.RequestDoc, info.key)
+            for info in self.store.list(mail.REQUESTS_PREFIX, after=after)
+        )
+        return tuple(request for request in found if request is not None)
+
+    def _document(self, cls: type[T], key: str) -> T | None:
+        """A document of the mailbox; one that cannot be read is said and passed over."""
+        data = self.store.get(key)
+        if data is None:
+            return None
+        try:
+            return loads(cls, data, what=key)
+        except IntegrityError as error:
+            log.warning("%s", error.message)
+            return None

@@ -1,0 +1,85 @@
+"""A job comes into being: its files in the mailbox first, the journal's first record last.
+
+A crash before that record leaves an unreferenced prefix and no job; after it, a job that any
+launcher can run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from arylcloud.core import protocol as mail
+from arylcloud.core.clock import Clock, MarketClock
+from arylcloud.core.codec import dumps
+from arylcloud.core.errors import ConflictError
+from arylcloud.core.events import JobSubmitted
+from arylcloud.core.job import JobSpec
+from arylcloud.core.ports import ObjectStore
+from arylcloud.launcher.bundle import Archive
+from arylcloud.launcher.journal import Journal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    job_id: str
+    spec: JobSpec
+    secrets: dict[str, str]
+    workdir: Archive | None
+    runtime: Path
+    """Zip of the machine side, see ``agent/runtime.py``."""
+    runtime_sha256: str
+    market_clock: MarketClock
+    plan_digest: str | None = None
+
+
+def runtime_key(sha256: str) -> str:
+    """Beside the jobs, at the store's root: shared by all jobs of one version."""
+    return f"runtime/{sha256}.zip"
+
+
+def submit(
+    submission: Submission,
+    *,
+    root: ObjectStore,
+    prefix: ObjectStore,
+    journal: Journal,
+    clock: Clock,
+    writer: str,
+) -> None:
+    """Write everything under ``prefix`` and journal the submission. Raises ConflictError if the
+    prefix is a job's already."""
+    s = submission
+    root.create(runtime_key(s.runtime_sha256), s.runtime.read_bytes())
+    if s.workdir is not None:
+        prefix.create(f"workdir-{s.workdir.sha256}.tar.gz", s.workdir.data)
+    if s.secrets:
+        prefix.put(mail.SECRETS_KEY, dumps(s.secrets))
+    now_s = clock.now_s()
+    document = mail.JobDoc(
+        job_id=s.job_id,
+        journal_id=journal.journal_id,
+        spec=s.spec,
+        submitted_s=now_s,
+        market_origin_s=s.market_clock.origin_s,
+        market_scale=s.market_clock.scale,
+        workdir_sha256=s.workdir.sha256 if s.workdir is not None else None,
+        runtime_sha256=s.runtime_sha256,
+    )
+    if not prefix.create(mail.JOB_KEY, dumps(document)):
+        raise ConflictError(f"{prefix.uri} holds a job already")
+    journal.append(
+        s.job_id,
+        at_s=now_s,
+        writer=writer,
+        event=JobSubmitted(
+            spec=s.spec,
+            prefix_uri=prefix.uri,
+            journal_id=journal.journal_id,
+            market_origin_s=s.market_clock.origin_s,
+            market_scale=s.market_clock.scale,
+            plan_digest=s.plan_digest,
+        ),
+        cause_id=None,
+        mirror=prefix,
+    )
