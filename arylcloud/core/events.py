@@ -7,7 +7,7 @@ market seconds (the cloud's own clock).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from arylcloud.core.codec import SCHEMA_VERSION, decode, dumps, encode, parse
@@ -15,6 +15,7 @@ from arylcloud.core.errors import IntegrityError
 from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import JobPhase, LeasePhase
+from arylcloud.core.ports import Billing, PricePoint
 from arylcloud.core.protocol import Member
 
 Purpose = Literal["start", "replace", "migrate", "grow"]
@@ -69,6 +70,8 @@ class LeaseCreated:
     launched_s: float
     usd_per_hour: float | None
     address: str | None
+    billing: Billing = field(default_factory=Billing)
+    """The cloud's rule for this machine, as it was then: reports need no adapter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +247,23 @@ class Charged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineQuoted:
+    """What the report compares with, quoted when the choice was made, so that no later catalogue
+    changes a report. A later quote of the same ``name`` and offer replaces the earlier one."""
+
+    name: Literal["on_demand", "cheapest_per_hour", "fixed_zone"]
+    """``on_demand``: the twin of a type that the job is put on (one quote for each such type);
+    ``cheapest_per_hour``: the acceptable offer with the lowest $/h; ``fixed_zone``: the first
+    placement's offer."""
+    offer: Offer
+    """With its price; None in it = not known."""
+    speed: float | None = None
+    """Throughput on this offer relative to the one first chosen (same number of nodes)."""
+    prices: tuple[PricePoint, ...] = ()
+    """Price steps over the job's life (market seconds), once it has ended; else the quote holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notified:
     topic: str
     ok: bool
@@ -274,6 +294,7 @@ Event = (
     | MigrationEnded
     | OfferBarred
     | Charged
+    | BaselineQuoted
     | Notified
 )
 

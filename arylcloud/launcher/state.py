@@ -15,7 +15,7 @@ from arylcloud.core.errors import IntegrityError
 from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import LEASE_TRANSITIONS, JobPhase, LeasePhase
-from arylcloud.core.ports import PricePoint
+from arylcloud.core.ports import Billing, PricePoint
 from arylcloud.core.protocol import Member
 
 
@@ -44,6 +44,7 @@ class Lease:
     ended_at_s: float | None = None
     """Wall seconds at which its end was journaled."""
     prices: tuple[PricePoint, ...] = ()
+    billing: Billing = field(default_factory=Billing)
     uncertain: bool = False
     """A create failed without proof that nothing exists."""
     notice_acts_at_s: float | None = None
@@ -120,6 +121,7 @@ class JobState:
     commands_ended: tuple[ev.CommandEnded, ...] = ()
     exit_code: int | None = None
     charges: tuple[ev.Charged, ...] = ()
+    baselines: tuple[ev.BaselineQuoted, ...] = ()
     attempts: int = 0
     """Leases intended so far."""
     notified: frozenset[str] = frozenset()
@@ -233,6 +235,7 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 launched_s=event.launched_s,
                 address=event.address,
                 prices=prices,
+                billing=event.billing,
                 uncertain=False,
             )
         case ev.LeaseRefused():
@@ -325,6 +328,9 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             return replace(state, bars=(*(b for b in state.bars if b.scope != event.scope), event))
         case ev.Charged():
             return replace(state, charges=(*state.charges, event))
+        case ev.BaselineQuoted():
+            others = (b for b in state.baselines if (b.name, b.offer.key) != (event.name, event.offer.key))
+            return replace(state, baselines=(*others, event))
         case ev.Notified():
             return replace(state, notified=state.notified | {event.topic})
         case ev.LauncherStarted() | ev.JobSubmitted():

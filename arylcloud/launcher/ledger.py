@@ -1,0 +1,306 @@
+"""What a job cost: money from events, at the price in force, and where it went.
+
+Pure, and from the journal alone: a catalogue that changes later, or loses a row, changes no report.
+
+**Bill.** compute of a lease = ∫ price(t) dt over its market time from the cloud's own launch to its
+end (open leases: to now), per second, at least ``Billing.minimum_s``; nothing where the cloud
+interrupts a spot machine in its first hour and does not charge for it. A price that is unknown for any
+part of that time makes the lease's compute unknown, and the job's with it: never 0.
+
+**Split.** compute = useful + boot + lost work + idle, disjoint in time (``worktime``).
+
+**Rounding.** Integrals are exact fractions. Each lease is rounded once, half to even, to whole
+micro-dollars; its parts by rounding their running sums, so that they add up to it exactly and a part
+of nothing is 0. Everything else is integer addition: all sums hold exactly, to the cent and below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import get_args
+
+from arylcloud.core.offer import Market, Offer
+from arylcloud.core.phases import JobPhase
+from arylcloud.core.ports import EndCause, PricePoint
+from arylcloud.launcher.state import JobState, Lease
+from arylcloud.launcher.worktime import Span, SpanKind, lease_spans
+
+MICRO = 1_000_000
+FIRST_HOUR_S = 3600.0
+_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitSeconds:
+    """Machine seconds (market time) by what they were spent on."""
+
+    useful: float
+    boot: float
+    lost_work: float
+    idle: float
+
+    @property
+    def total(self) -> float:
+        return self.useful + self.boot + self.lost_work + self.idle
+
+    @property
+    def waste(self) -> float:
+        return self.boot + self.lost_work + self.idle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitMicro:
+    """Whole micro-dollars (10⁻⁶ USD) by what they were spent on."""
+
+    useful: int = 0
+    boot: int = 0
+    lost_work: int = 0
+    idle: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.useful + self.boot + self.lost_work + self.idle
+
+    @property
+    def waste(self) -> int:
+        return self.boot + self.lost_work + self.idle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseCost:
+    """What one machine cost. Seconds are market seconds."""
+
+    lease_id: str
+    instance_id: str | None
+    offer: Offer
+    launched_s: float
+    ended_s: float | None
+    """None: still paid for."""
+    cause: str | None
+    noticed: bool
+    """The cloud had announced that it takes the machine back."""
+    billed_s: float
+    free: bool
+    """Interrupted in its first hour on a cloud that does not charge for that."""
+    spans: tuple[Span, ...]
+    """``billed_s`` cut by use."""
+    seconds: SplitSeconds
+    micro: SplitMicro | None
+    """None: the price is not known for all of ``billed_s``."""
+    prices: tuple[PricePoint, ...]
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Mean over the billed time."""
+        if self.micro is None or self.billed_s <= 0 or self.free:
+            return None
+        return self.micro.total / MICRO / self.billed_s * 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The account of a job. Money in whole micro-dollars (``*_micro``); ``None`` = not known."""
+
+    job_id: str
+    name: str
+    phase: JobPhase
+    phase_code: str
+    phase_text: str
+    exit_code: int | None
+    as_of_s: float
+    """Market seconds up to which open leases are counted."""
+    started_s: float
+    """Market seconds of the submission."""
+    ended_s: float | None
+    compressed: bool
+    """The market's clock ran faster than the wall's (local cloud): nobody spent these dollars."""
+    leases: tuple[LeaseCost, ...]
+    seconds: SplitSeconds
+    compute_micro: int | None
+    split_micro: SplitMicro | None
+    egress_micro: int
+    storage_micro: int
+    known_micro: int
+    """Lower bound: what is known to be owed, where some price is not known."""
+    unknown: tuple[str, ...]
+    """What is not known, in sentences; empty in a complete account."""
+    budget_usd: float | None
+    interruptions: int
+    """Machines that the cloud took back, announced or not."""
+    interruptions_with_notice: int
+    migrations: int
+    epochs: int
+    attempts: int
+    final_step: int | None
+
+    @property
+    def total_micro(self) -> int | None:
+        if self.compute_micro is None:
+            return None
+        return self.compute_micro + self.egress_micro + self.storage_micro
+
+
+def build_report(state: JobState, *, now_s: float) -> Report:
+    """The account of ``state`` at ``now_s`` (wall seconds, as clocks give them; the job's own market
+    clock translates)."""
+    market_s = state.market_clock.market_s
+    as_of_s = market_s(now_s)
+    leases = tuple(
+        cost for lease in state.leases.values() if (cost := lease_cost(state, lease, as_of_s)) is not None
+    )
+    splits = [cost.micro for cost in leases if cost.micro is not None]
+    split = SplitMicro(
+        useful=sum(s.useful for s in splits),
+        boot=sum(s.boot for s in splits),
+        lost_work=sum(s.lost_work for s in splits),
+        idle=sum(s.idle for s in splits),
+    )
+    complete = len(splits) == len(leases)
+    egress = sum(_micro(Fraction(c.usd)) for c in state.charges if c.what == "egress")
+    storage = sum(_micro(Fraction(c.usd)) for c in state.charges if c.what == "storage")
+    noticed = [cost for cost in leases if cost.noticed]
+    unnoticed = [c for c in leases if not c.noticed and c.cause == EndCause.INTERRUPTED.value]
+    return Report(
+        job_id=state.job_id,
+        name=state.spec.name,
+        phase=state.phase,
+        phase_code=state.phase_code,
+        phase_text=state.phase_text,
+        exit_code=state.exit_code,
+        as_of_s=as_of_s,
+        started_s=market_s(state.submitted_at_s),
+        ended_s=market_s(state.phase_since_s) if state.phase.ended else None,
+        compressed=state.market_clock.scale != 1.0,
+        leases=leases,
+        seconds=_seconds(span for cost in leases for span in cost.spans),
+        compute_micro=split.total if complete else None,
+        split_micro=split if complete else None,
+        egress_micro=egress,
+        storage_micro=storage,
+        known_micro=split.total + egress + storage,
+        unknown=tuple(_missing(cost) for cost in leases if cost.micro is None),
+        budget_usd=state.spec.constraints.budget_usd,
+        interruptions=len(noticed) + len(unnoticed),
+        interruptions_with_notice=len(noticed),
+        migrations=state.migrations_done,
+        epochs=len(state.epochs),
+        attempts=state.attempt,
+        final_step=final_step(state),
+    )
+
+
+def spent_usd(state: JobState, now_s: float) -> float | None:
+    """All that is owed at ``now_s`` (wall seconds): machines, egress, storage. None: some price is
+    not known, so that no budget can be said to hold (``known_spent_usd`` is a lower bound)."""
+    total = build_report(state, now_s=now_s).total_micro
+    return None if total is None else total / MICRO
+
+
+def known_spent_usd(state: JobState, now_s: float) -> float:
+    """The part of ``spent_usd`` whose prices are known: a lower bound, for stopping in time."""
+    return build_report(state, now_s=now_s).known_micro / MICRO
+
+
+def lease_cost(state: JobState, lease: Lease, as_of_s: float) -> LeaseCost | None:
+    """The bill of one lease up to ``as_of_s`` (market seconds). None for a lease of which the cloud
+    never had a machine: nothing is owed for it."""
+    if lease.launched_s is None:
+        return None
+    launched = lease.launched_s
+    ended = max(launched, lease.ended_s if lease.ended_s is not None else as_of_s)
+    until = max(ended, launched + lease.billing.minimum_s)
+    spans = lease_spans(state, lease, launched, until)
+    free = (
+        lease.billing.first_hour_interruption_free
+        and lease.cause == EndCause.INTERRUPTED.value
+        and lease.offer.market is Market.SPOT
+        and ended - launched < FIRST_HOUR_S
+    )
+    if free:
+        micro: SplitMicro | None = SplitMicro()
+    elif not lease.prices or lease.prices[0].from_s > launched:
+        micro = None
+    else:
+        micro = round_split((span.kind, integral_usd(lease.prices, span.from_s, span.to_s)) for span in spans)
+    return LeaseCost(
+        lease_id=lease.lease_id,
+        instance_id=lease.instance_id,
+        offer=lease.offer,
+        launched_s=launched,
+        ended_s=lease.ended_s,
+        cause=lease.cause,
+        noticed=lease.notice_acts_at_s is not None,
+        billed_s=until - launched,
+        free=free,
+        spans=spans,
+        seconds=_seconds(spans),
+        micro=micro,
+        prices=lease.prices,
+    )
+
+
+def integral_usd(prices: Sequence[PricePoint], from_s: float, to_s: float) -> Fraction:
+    """∫ price dt in USD, exact: each price holds from its moment to the next one's, the last for good.
+
+    ``prices`` in order of time; the caller has seen to it that the first is at or before ``from_s``.
+
+    >>> steps = (PricePoint(from_s=0.0, usd_per_hour=1.0), PricePoint(from_s=1800.0, usd_per_hour=3.0))
+    >>> integral_usd(steps, 0.0, 3600.0)
+    Fraction(2, 1)
+    """
+    usd_seconds = Fraction(0)
+    ends = [*(point.from_s for point in prices[1:]), max(to_s, prices[-1].from_s)]
+    for point, end_s in zip(prices, ends, strict=True):
+        start, end = max(point.from_s, from_s), min(end_s, to_s)
+        if end > start:
+            usd_seconds += Fraction(point.usd_per_hour) * (Fraction(end) - Fraction(start))
+    return usd_seconds / 3600
+
+
+def round_split(parts: Iterable[tuple[SpanKind, Fraction]]) -> SplitMicro:
+    """Exact USD by kind to whole micro-dollars that sum to the rounded whole.
+
+    >>> third = Fraction(1, 3_000_000)
+    >>> round_split([("useful", third), ("boot", third), ("idle", third)])
+    SplitMicro(useful=1, boot=0, lost_work=0, idle=0)
+    """
+    exact = dict.fromkeys(_KINDS, Fraction(0))
+    for kind, usd in parts:
+        exact[kind] += usd
+    sums = [Fraction(0)]
+    for kind in _KINDS:
+        sums.append(sums[-1] + exact[kind])
+    rounded = {kind: _micro(b) - _micro(a) for kind, (a, b) in zip(_KINDS, pairwise(sums), strict=True)}
+    return SplitMicro(**rounded)
+
+
+def final_step(state: JobState) -> int | None:
+    """Highest committed step of the lineage; after a command that ended well, the last one it took."""
+    lineage = state.lineage
+    steps = [lineage.step] if lineage is not None else []
+    if state.phase is JobPhase.SUCCEEDED:
+        last = state.epochs[-1].number if state.epochs else 0
+        with_members = max((e.number for e in state.epochs if not e.drain), default=last)
+        steps += [t.last_step for t in state.trainings if t.epoch == with_members and t.last_step is not None]
+    return max(steps, default=None)
+
+
+def _micro(usd: Fraction) -> int:
+    return round(usd * MICRO)
+
+
+def _seconds(spans: Iterable[Span]) -> SplitSeconds:
+    total = dict.fromkeys(_KINDS, 0.0)
+    for span in spans:
+        total[span.kind] += span.to_s - span.from_s
+    return SplitSeconds(**total)
+
+
+def _missing(cost: LeaseCost) -> str:
+    what = f"price of {cost.offer.instance_type} in {cost.offer.place} ({cost.lease_id})"
+    if not cost.prices:
+        return f"{what} is unknown"
+    return f"{what} is unknown for its first {cost.prices[0].from_s - cost.launched_s:,.0f} s"
