@@ -35,6 +35,11 @@ class Resources:
     min_mem_gib: float | None = None
     disk_gb: float | None = None
     image: str | None = None
+    market: MarketChoice | None = None
+    """Of one alternative in ``any_of``; None = the job's."""
+    any_of: tuple[Resources, ...] = ()
+    """Where given, an offer must satisfy one of these, too (each complete in itself; with ``ordered``
+    the first with an acceptable offer wins). The other fields are then what all of them have in common."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,12 @@ class ProfileRef:
     shape: TransformerShape | None = None
     unit: str | None = None
     """Of ``rates``: ``steps/s``, ``samples/s``, ``images/s`` or ``tokens/s``."""
+    batch: float | None = None
+    """Global batch (samples per step) of this job, where it says so: turns steps into samples."""
+    seq_len: int | None = None
+    """Tokens per sample of this job, where it says so (of a shape: ``shape.seq_len``)."""
+    precision: str | None = None
+    """``bf16``, ``fp32``, ``fp8``…; None = the usual one of each GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +117,8 @@ class Constraints:
 class DataSet:
     uri: str
     size_gb: float
+    region: str | None = None
+    """Where the bucket lies, ``aws/us-east-1``; None = not said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

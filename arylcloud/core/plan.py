@@ -83,3 +83,5 @@ class Plan:
     why: tuple[str, ...]
     """Sentences: why the winner won, the runner-up's price, what would flip it."""
     seed: int = 0
+    frontier: tuple[Candidate, ...] = ()
+    """The whole Pareto set over (hours p50, mean USD), fastest first, also beyond the cut."""
