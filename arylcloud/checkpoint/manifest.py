@@ -1,0 +1,123 @@
+"""Manifests: sealed when written, checked when read. A manifest that passes here can be trusted
+with file names and sizes; what it names is checked chunk by chunk at restore."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from arylcloud.checkpoint.chunks import MAX_CHUNK_BYTES, sha256, storable
+from arylcloud.core.codec import SCHEMA_VERSION, decode, dumps, encode, parse
+from arylcloud.core.errors import IntegrityError
+from arylcloud.core.ports import ObjectStore
+from arylcloud.core.protocol import MANIFESTS_PREFIX, FileEntry, Manifest
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_KEY = re.compile(re.escape(MANIFESTS_PREFIX) + r"e(\d{6,})-(\d{6,})\.json")
+
+
+def seal(manifest: Manifest) -> Manifest:
+    """With ``digest`` filled in: sha256 over the canonical bytes with ``digest`` empty."""
+    return replace(manifest, digest=_digest(encode(manifest)))
+
+
+def manifest_bytes(manifest: Manifest) -> bytes:
+    return dumps(manifest)
+
+
+def parse_manifest(data: bytes, *, key: str, job_id: str | None = None) -> Manifest:
+    """The manifest in ``data``, or IntegrityError that names ``key``: not canonical JSON, a digest that
+    does not hold, another job's or another key's manifest, a newer schema, an unsafe file name,
+    sizes that do not add up."""
+    document = parse(data, what=key)
+    if not isinstance(document, dict):
+        raise IntegrityError(f"{key} is not a manifest")
+    # the digest covers the document as it was written, keys of a newer writer included; comparing
+    # bytes as well refuses another spelling of the same values: no flipped byte passes
+    if document.get("digest") != _digest(document) or _canonical(document) != data:
+        raise IntegrityError(f"{key} is damaged: its digest does not hold")
+    version = document.get("schema_version")
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise IntegrityError(
+            f"{key} has schema {version!r}, this arylcloud reads up to {SCHEMA_VERSION}",
+            hint="upgrade arylcloud",
+            code="schema",
+        )
+    manifest = decode(Manifest, document, where=key)
+    if manifest.key != key:
+        raise IntegrityError(f"{key} holds the manifest {manifest.key}")
+    if job_id is not None and manifest.job_id != job_id:
+        raise IntegrityError(f"{key} belongs to job {manifest.job_id}, not to {job_id}")
+    _check(manifest, key)
+    return manifest
+
+
+def read_manifest(store: ObjectStore, key: str, *, job_id: str | None = None) -> Manifest:
+    """See :func:`parse_manifest`; a missing one is an IntegrityError, too. StoreError = try again."""
+    data = store.get(key)
+    if data is None:
+        raise IntegrityError(f"{key} is missing", code="missing")
+    return parse_manifest(data, key=key, job_id=job_id)
+
+
+def list_manifests(store: ObjectStore, after: str = "") -> tuple[str, ...]:
+    """Keys of all manifests greater than ``after``, by epoch, then number. Not read, not checked."""
+    return tuple(info.key for info in store.list(MANIFESTS_PREFIX, after=after) if _KEY.fullmatch(info.key))
+
+
+def next_number(store: ObjectStore, epoch: int) -> int:
+    """The number after the highest that ``epoch`` has used: where an agent that was restarted goes on."""
+    used = [
+        int(match[2])
+        for info in store.list(f"{MANIFESTS_PREFIX}e{epoch:06d}-")
+        if (match := _KEY.fullmatch(info.key))
+    ]
+    return max(used, default=0) + 1
+
+
+def storable_folder(name: str) -> bool:
+    """May ``name`` be a checkpoint's folder? Names that begin with a dot are unfinished ones."""
+    return storable(name) and "/" not in name and not name.startswith(".")
+
+
+def _digest(document: dict[str, Any]) -> str:
+    return sha256(_canonical({**document, "digest": ""}))
+
+
+def _canonical(document: Any) -> bytes:
+    try:
+        return json.dumps(
+            document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        ).encode()
+    except ValueError:  # NaN, infinities, lone surrogates: no bytes of ours
+        return b""
+
+
+def _check(manifest: Manifest, key: str) -> None:
+    if not storable_folder(manifest.directory):
+        raise IntegrityError(f"{key}: {manifest.directory!r} is not the name of a checkpoint's folder")
+    seen: set[str] = set()
+    folders: set[str] = set()
+    for file in manifest.files:
+        _check_file(file, key)
+        seen.add(file.path)
+        segments = file.path.split("/")
+        folders.update("/".join(segments[:depth]) for depth in range(1, len(segments)))
+    if len(seen) != len(manifest.files) or seen & folders:
+        raise IntegrityError(f"{key} names a file twice")
+    if manifest.total_bytes != sum(file.size for file in manifest.files):
+        raise IntegrityError(f"{key}: the sizes of its files do not add up to {manifest.total_bytes}")
+
+
+def _check_file(file: FileEntry, key: str) -> None:
+    if not storable(file.path):
+        raise IntegrityError(f"{key}: {file.path!r} is not a safe file name")
+    if not 0 <= file.mode <= 0o777:
+        raise IntegrityError(f"{key}: {file.path} has the mode {file.mode:o}")
+    for chunk in file.chunks:
+        if not _SHA256.fullmatch(chunk.sha256) or not 0 < chunk.size <= MAX_CHUNK_BYTES:
+            raise IntegrityError(f"{key}: {file.path} has a chunk that cannot be")
+    if file.size != sum(chunk.size for chunk in file.chunks):
+        raise IntegrityError(f"{key}: the chunks of {file.path} do not add up to {file.size} bytes")

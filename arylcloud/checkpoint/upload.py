@@ -1,0 +1,180 @@
+"""From a finished checkpoint folder to a committed manifest: chunks first, in parallel, manifest last.
+
+Unchanged chunks travel once. A chunk is skipped only if somebody vouches for it: this uploader has
+written it itself, or it belongs to the manifest that this machine restored (and so has read and
+verified); and only if the store still lists it with the right size. Any other chunk is written, over
+what may lie there: the same bytes again if it was sound, a repair if it had been damaged at rest.
+That is also what makes pruning safe (``retention.py``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from arylcloud.checkpoint.chunks import CHUNK_BYTES, SourceFile, changed, read_span, scan, sha256, spans
+from arylcloud.checkpoint.manifest import manifest_bytes, seal, storable_folder
+from arylcloud.checkpoint.store import map_error
+from arylcloud.core.clock import Clock
+from arylcloud.core.errors import ConflictError, UsageError
+from arylcloud.core.ports import ObjectStore
+from arylcloud.core.protocol import CHUNKS_PREFIX, ChunkRef, FileEntry, Manifest, chunk_key
+
+THREADS = 8
+
+
+class Uploader:
+    """One machine's way of committing checkpoints of one job. Not for two threads at once."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        base: Manifest | None = None,
+        threads: int = THREADS,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        """``store``: the job's prefix. ``base``: the manifest that this machine has restored."""
+        self._store = store
+        self._threads = threads
+        self._chunk_bytes = chunk_bytes
+        self._vouched: dict[str, int] = {}
+        self.uploaded_bytes = 0
+        """Of chunks, over this uploader's life: what the network has seen."""
+        if base is not None:
+            self.vouch(base)
+
+    def vouch(self, manifest: Manifest) -> None:
+        """Its chunks have been read and verified here: they need not be written again."""
+        self._vouched = {c.sha256: c.size for file in manifest.files for c in file.chunks}
+
+    def commit(
+        self,
+        directory: Path,
+        *,
+        job_id: str,
+        lease_id: str,
+        epoch: int,
+        number: int,
+        step: int,
+        saved_at_s: float,
+        clock: Clock,
+        progress: Callable[[int], None] | None = None,
+    ) -> Manifest:
+        """Upload ``directory`` and commit it as manifest ``number`` of ``epoch``.
+
+        ``progress`` is called with the bytes of each chunk done, from any thread; what it raises
+        ends the upload. Nothing is committed unless this returns. Raises IntegrityError if a file
+        changes meanwhile, UsageError for what cannot be kept (see ``chunks.scan``), ConflictError if
+        the manifest exists already with other content, StoreError; may be called again after any.
+        """
+        try:
+            files = scan(directory)
+        except OSError as error:
+            raise map_error(error, f"cannot read the checkpoint {directory}") from error
+        if not storable_folder(directory.name):
+            raise UsageError(f"{directory.name!r} cannot be the name of a checkpoint", hint="use step-N")
+        if not files:
+            raise UsageError(f"the checkpoint {directory} is empty")
+        entries = self._upload(files, progress)
+        self._check_unchanged(directory, files)
+        manifest = seal(
+            Manifest(
+                job_id=job_id,
+                lease_id=lease_id,
+                epoch=epoch,
+                number=number,
+                step=step,
+                saved_at_s=saved_at_s,
+                committed_at_s=clock.now_s(),
+                directory=directory.name,
+                files=entries,
+                total_bytes=sum(file.size for file in files),
+                digest="",
+            )
+        )
+        data = manifest_bytes(manifest)
+        # a create whose answer was lost is sent again and then finds itself
+        if not self._store.create(manifest.key, data) and self._store.get(manifest.key) != data:
+            raise ConflictError(
+                f"{manifest.key} exists already: another agent has committed in this epoch",
+                hint="only rank 0 of the newest epoch commits checkpoints",
+            )
+        self.vouch(manifest)
+        return manifest
+
+    def _upload(
+        self, files: tuple[SourceFile, ...], progress: Callable[[int], None] | None
+    ) -> tuple[FileEntry, ...]:
+        work = _Work(self._store, self._present(), progress)
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="upload")
+        try:
+            pending = [
+                [pool.submit(work.chunk, file, *span) for span in spans(file.size, self._chunk_bytes)]
+                for file in files
+            ]
+            entries = tuple(
+                FileEntry(
+                    path=file.name,
+                    size=file.size,
+                    mode=file.mode,
+                    chunks=tuple(future.result() for future in futures),
+                )
+                for file, futures in zip(files, pending, strict=True)
+            )
+        finally:
+            pool.shutdown(cancel_futures=True)
+            self.uploaded_bytes += work.uploaded_bytes
+        return entries
+
+    def _present(self) -> set[str]:
+        """Vouched chunks that the store lists with their right size."""
+        if not self._vouched:
+            return set()
+        return {
+            name
+            for info in self._store.list(CHUNKS_PREFIX)
+            if self._vouched.get(name := info.key.rpartition("/")[2]) == info.size
+        }
+
+    @staticmethod
+    def _check_unchanged(directory: Path, before: tuple[SourceFile, ...]) -> None:
+        try:
+            after = scan(directory)
+        except OSError as error:
+            raise map_error(error, f"cannot read the checkpoint {directory}") from error
+        if after != before:
+            different = sorted({f.name for f in set(before) ^ set(after)})
+            raise changed(f"{directory.name}/{different[0]}")
+
+
+class _Work:
+    """What the threads of one upload share."""
+
+    def __init__(self, store: ObjectStore, present: set[str], progress: Callable[[int], None] | None) -> None:
+        self._store = store
+        self._done = present
+        self._progress = progress
+        self._lock = threading.Lock()
+        self.uploaded_bytes = 0
+
+    def chunk(self, file: SourceFile, offset: int, length: int) -> ChunkRef:
+        try:
+            data = read_span(file, offset, length)
+        except FileNotFoundError as error:
+            raise changed(file.name) from error
+        except OSError as error:
+            raise map_error(error, f"cannot read {file.path}") from error
+        digest = sha256(data)
+        with self._lock:
+            known = digest in self._done
+            self._done.add(digest)  # the same chunk twice in one checkpoint travels once
+        if not known:
+            self._store.put(chunk_key(digest), data)
+            with self._lock:
+                self.uploaded_bytes += length
+        if self._progress is not None:
+            self._progress(length)
+        return ChunkRef(sha256=digest, size=length)
