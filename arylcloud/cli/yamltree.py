@@ -28,10 +28,12 @@ class Value:
     loader: Any
     file: str
     path: str
+    line: int
+    """From 1; of the key where there is one (an empty value's own mark lies lines below)."""
 
     @property
     def what(self) -> str:
-        return f"{self.file}:{self.node.start_mark.line + 1}: {self.path}"
+        return f"{self.file}:{self.line}: {self.path}"
 
     @property
     def plain(self) -> Any:
@@ -77,7 +79,8 @@ class Value:
         if not self.is_list:
             raise UsageError(f"{self.what}: a list is expected, not {self.kind}")
         return [
-            Value(node, self.loader, self.file, f"{self.path}[{i}]") for i, node in enumerate(self.node.value)
+            Value(node, self.loader, self.file, f"{self.path}[{i}]", node.start_mark.line + 1)
+            for i, node in enumerate(self.node.value)
         ]
 
 
@@ -93,17 +96,16 @@ class Section:
         except yaml.YAMLError as error:
             raise UsageError(f"{value.what}: {getattr(error, 'problem', None) or error}") from error
         for key_node, node in value.node.value:
+            line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
-                raise UsageError(f"{value.file}:{key_node.start_mark.line + 1}: a key must be a single word")
+                raise UsageError(f"{value.file}:{line}: a key must be a single word")
             key = str(key_node.value)
             path = f"{value.path}.{key}" if value.path else key
             if key in self.entries:
-                first = self.entries[key].node.start_mark.line + 1
                 raise UsageError(
-                    f"{value.file}:{key_node.start_mark.line + 1}: {path} stands twice (first in line {first})"
+                    f"{value.file}:{line}: {path} stands twice (first in line {self.entries[key].line})"
                 )
-            # an empty value's mark lies behind the next line break: the key's is the one people look for
-            self.entries[key] = Value(node, value.loader, value.file, path)
+            self.entries[key] = Value(node, value.loader, value.file, path, line)
 
     def take(self, key: str) -> Value | None:
         """The value of ``key``; None where it is absent or null (which both mean the default)."""
@@ -188,7 +190,7 @@ def parse_yaml(text: str, file: str) -> Value | None:
         raise UsageError(f"{file}: not valid YAML: {first}") from error
     except RecursionError as error:
         raise UsageError(f"{file}: nested too deeply") from error
-    return None if node is None else Value(node, loader, file, "")
+    return None if node is None else Value(node, loader, file, "", 1)
 
 
 def _yaml_hint(problem: str) -> str | None:

@@ -68,7 +68,9 @@ def parse_usd(value: object, *, what: str) -> float:
     if isinstance(value, str):
         text = re.sub(r"(?i)\s*usd\Z", "", value.strip()).removeprefix("$").replace(",", "").strip()
         if not re.fullmatch(rf"[+-]?{_NUMBER}", text.removeprefix("-$")):
-            raise UsageError(f"{what}: {value!r} is not an amount of money", hint=f"write {what} as $500 or 500")
+            raise UsageError(
+                f"{what}: {value!r} is not an amount of money", hint=f"write {what} as $500 or 500"
+            )
         number = float(text.replace("-$", "-"))
     else:
         number = parse_number(value, what=what)
@@ -87,7 +89,9 @@ def parse_size_gb(value: object, *, what: str) -> float:
     if isinstance(value, str):
         match = _SIZE.match(value)
         if match is None:
-            raise UsageError(f"{what}: {value!r} is not a size", hint=f"write {what} as 500GB, 1.5TB or 20GiB")
+            raise UsageError(
+                f"{what}: {value!r} is not a size", hint=f"write {what} as 500GB, 1.5TB or 20GiB"
+            )
         if not match[2] and "b" not in value.lower():
             return _positive(float(match[1]), value, what)
         base = 1024.0 if match[3] else 1000.0

@@ -25,7 +25,7 @@ References: J. T. Daly, FGCS 22 (2006) 303, eq. 20 (total wall time) and 37 (int
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,12 +65,11 @@ class CostInputs:
     """None = Daly's; else as the user says, also where nothing is ever lost."""
 
     def take(self, index: NDArray[np.intp]) -> CostInputs:
-        return CostInputs(
-            **{
-                name: value[index] if isinstance(value := getattr(self, name), np.ndarray) else value
-                for name in self.__slots__
-            }
-        )
+        columns = {name: getattr(self, name)[index] for name in _COLUMNS}
+        return replace(self, **columns)
+
+
+_COLUMNS = tuple(f.name for f in fields(CostInputs) if f.type == "F")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

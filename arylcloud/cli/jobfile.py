@@ -1,0 +1,459 @@
+"""Job files: ours, and SkyPilot's task files as they are. Every complaint names file, line and key.
+
+``load_job`` is the one way from a file and flags to a :class:`~arylcloud.core.job.JobSpec`; what a file
+may say stands in docs/job-file.md. Precedence: flags › ``aryl:`` › ``resources:``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from arylcloud.cli.jobresources import override_gpus, override_infra, read_resources
+from arylcloud.cli.yamltree import Section, Value, read_yaml
+from arylcloud.core import units
+from arylcloud.core.errors import UsageError
+from arylcloud.core.gpus import parse_request
+from arylcloud.core.job import (
+    CheckpointSpec,
+    Constraints,
+    DataSet,
+    InlineRate,
+    JobSpec,
+    MarketChoice,
+    MigrateSpec,
+    Objective,
+    OnNodeLoss,
+    ProfileRef,
+    Recovery,
+    Resources,
+    TransformerShape,
+    Work,
+)
+
+MARKETS = ("auto", "spot", "on_demand")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_RESERVED_ENV = ("ARYL_", "SKYPILOT_", "MASTER_ADDR", "MASTER_PORT")
+_UNSUPPORTED_TOP = {
+    "service": "serving is another product's work",
+    "pool": "worker pools are not task files here",
+    "volumes": "network volumes are not mounted",
+    "config": "settings stand in the settings file",
+    "inputs": "name data under aryl: data",
+    "outputs": "write results below $ARYL_CHECKPOINT_DIR",
+    "event_callback": "use aryl: notify",
+    "experimental": "it has no meaning here",
+    "file_mounts": "fetch data in setup, put files into workdir (name big data under aryl: data to price it)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """Flags, as typed; None = not given."""
+
+    name: str | None = None
+    env: tuple[str, ...] = ()
+    """``K=V``, or ``K`` to take it from the environment."""
+    gpus: str | None = None
+    """``N`` or ``NAME:N``."""
+    infra: str | None = None
+    use_spot: bool = False
+    market: str | None = None
+    nodes: str | None = None
+    objective: str | None = None
+    deadline: str | None = None
+    budget: str | None = None
+    max_usd_per_hour: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Draft:
+    """JobSpec's fields as they are found; absent = JobSpec's default."""
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    constraints: dict[str, float] = field(default_factory=dict)
+
+    def put(self, name: str, value: object) -> None:
+        if value is not None:
+            self.fields[name] = value
+
+    def limit(self, name: str, value: float | None) -> None:
+        if value is not None:
+            self.constraints[name] = value
+
+
+def load_job(
+    path: Path,
+    overrides: Overrides | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    need_secrets: bool = True,
+) -> tuple[JobSpec, dict[str, str]]:
+    """The job that ``path`` and the flags describe, and the values of its secrets.
+
+    Secrets without a value come from ``environ``; with ``need_secrets`` False (``plan``) the missing
+    ones are left out instead of refused. Raises UsageError, never anything else.
+    """
+    env = os.environ if environ is None else environ
+    flags = overrides or Overrides()
+    root = read_yaml(path)
+    if root is None:
+        raise UsageError(f"{path}: is empty", hint="`arylcloud init` writes a job file")
+    top = root.section()
+    draft = _Draft()
+    named = top.text("name")
+    draft.fields["name"] = flags.name or named or path.name.split(".")[0]
+    if count := top.get("num_nodes", units.parse_count):
+        draft.fields["nodes_min"] = draft.fields["nodes_max"] = count
+    if workdir := top.take("workdir"):
+        draft.fields["workdir"] = _workdir(workdir, path)
+    draft.put("setup", top.text("setup"))
+    run = top.text("run")
+    envs = _envs(top.take("envs"), flags.env, env)
+    secrets = _secrets(top.take("secrets"), env, need_secrets)
+    resources, market, cap = read_resources(top.take("resources"))
+    draft.put("market", market)
+    draft.limit("max_usd_per_hour", cap)
+    _read_aryl(_aryl_section(top, path), draft)
+    top.refuse(_UNSUPPORTED_TOP)
+    top.finish()
+    if run is None or not run.strip():
+        raise UsageError(f"{path}: run is missing: there is nothing to run", hint="run: python train.py")
+    resources = _apply_flags(flags, draft, resources)
+    spec = JobSpec(
+        run=run,
+        envs=envs,
+        secret_names=tuple(secrets),
+        resources=resources,
+        constraints=Constraints(**draft.constraints),
+        **draft.fields,
+    )
+    _check_together(spec, str(path))
+    return spec, {name: value for name, value in secrets.items() if value is not None}
+
+
+def read_secrets(spec: JobSpec, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Values of the secrets that a plan names: a plan holds none, so the environment must."""
+    env = os.environ if environ is None else environ
+    for name in spec.secret_names:
+        if name not in env:
+            raise UsageError(f"secret {name} is not set in your environment", hint=f"export {name}=…")
+    return {name: env[name] for name in spec.secret_names}
+
+
+def _aryl_section(top: Section, path: Path) -> Section | None:
+    """``aryl:`` of the file itself, or of NAME.aryl.yaml beside it; both at once are ambiguous."""
+    inside = top.take("aryl")
+    beside = path.with_name(f"{path.name.removesuffix('.yaml').removesuffix('.yml')}.aryl.yaml")
+    if beside == path or not beside.is_file():
+        return inside.section() if inside is not None else None
+    if inside is not None:
+        raise UsageError(f"{inside.what} stands here and in {beside.name}, too", hint="keep one of the two")
+    root = read_yaml(beside)
+    if root is None:
+        return None
+    section = root.section()
+    if set(section.entries) == {"aryl"}:
+        found = section.take("aryl")
+        return found.section() if found is not None else None
+    return section
+
+
+def _read_aryl(aryl: Section | None, draft: _Draft) -> None:
+    if aryl is None:
+        return
+    if profile := aryl.take("profile"):
+        draft.put("profile", _profile(profile))
+    if work := aryl.get("work", units.parse_work):
+        draft.put("work", Work(amount=work[0], unit=work[1]))
+    if objective := aryl.take("objective"):
+        draft.put("objective", _objective(objective))
+    draft.limit("deadline_s", aryl.get("deadline", units.parse_duration_s))
+    draft.limit("budget_usd", aryl.get("budget", units.parse_usd))
+    draft.limit("max_runtime_s", aryl.get("max_runtime", units.parse_duration_s))
+    draft.limit("max_usd_per_hour", aryl.get("max_usd_per_hour", units.parse_usd_per_hour))
+    draft.put("market", aryl.choice("market", MARKETS))
+    if nodes := aryl.get("nodes", units.parse_nodes):
+        draft.fields["nodes_min"], draft.fields["nodes_max"] = nodes
+    if data := aryl.take("data"):
+        draft.put("data", tuple(_dataset(item.section()) for item in data.items()))
+    if checkpoint := aryl.take("checkpoint"):
+        draft.put("checkpoint", _checkpoint(checkpoint.section()))
+    draft.put(
+        "on_node_loss",
+        cast("OnNodeLoss", aryl.choice("on_node_loss", ("shrink", "replace", "restart", "fail"))),
+    )
+    draft.put("recovery", cast("Recovery", aryl.choice("recovery", ("auto", "none"))))
+    if migrate := aryl.take("migrate"):
+        draft.put("migrate", _migrate(migrate))
+    draft.put("unattended_s", aryl.get("unattended", units.parse_duration_s))
+    draft.put("notify", aryl.text("notify"))
+    draft.put(
+        "stop_signal", aryl.choice("stop_signal", ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP"))
+    )
+    draft.put("grace_s", aryl.get("grace", units.parse_duration_s))
+    aryl.finish()
+
+
+def _profile(value: Value) -> ProfileRef:
+    """A name, a transformer's shape, or the user's own rates."""
+    if not value.is_mapping:
+        return ProfileRef(name=value.text)
+    section = value.section()
+    if "params" in section.entries:
+        return ProfileRef(shape=_shape(section, value))
+    unit = section.take("unit")
+    rates = []
+    for key in list(section.entries):
+        found = section.take(key)
+        if found is None:
+            raise UsageError(f"{section.value.what}.{key} has no rate", hint=f"{key}: 3.1")
+        rates.append(_rate(key, found))
+    if not rates:
+        raise UsageError(f"{value.what} holds no rate", hint="profile: {V100:1: 3.1, unit: steps/s}")
+    if unit is None:
+        raise UsageError(f"{value.what} has no unit", hint=f"add unit: one of {', '.join(units.RATE_UNITS)}")
+    name = unit.text.lower().replace(" per ", "/").replace("/sec", "/s").replace("/second", "/s").strip()
+    if name not in units.RATE_UNITS:
+        raise UsageError(
+            f"{unit.what}: {unit.text!r} is no unit of throughput",
+            hint=f"one of {', '.join(units.RATE_UNITS)}",
+        )
+    return ProfileRef(rates=tuple(rates), unit=name)
+
+
+def _rate(key: str, value: Value) -> InlineRate:
+    if key in ("layers", "hidden", "seq_len", "batch", "precision"):
+        raise UsageError(f"{value.what}: a transformer's shape needs params, too", hint="params: 124e6")
+    try:
+        gpu, count = parse_request(key)
+    except UsageError as error:
+        raise UsageError(f"{value.what}: {error.message}", hint=error.hint) from error
+    rate = units.parse_number(value.plain, what=value.what)
+    if rate <= 0:
+        raise UsageError(f"{value.what}: a rate must be more than zero, not {value.text}")
+    return InlineRate(gpu=gpu, count=count or 1, rate=rate)
+
+
+def _shape(section: Section, value: Value) -> TransformerShape:
+    params = section.get("params", _size_of_model)
+    layers, hidden, seq_len = (section.get(key, units.parse_count) for key in ("layers", "hidden", "seq_len"))
+    if params is None or layers is None or hidden is None or seq_len is None:
+        raise UsageError(
+            f"{value.what}: a transformer's shape needs params, layers, hidden and seq_len",
+            hint="{params: 124e6, layers: 12, hidden: 768, seq_len: 1024}",
+        )
+    precision = section.choice("precision", ("bf16", "fp16", "tf32", "fp32", "fp8")) or "bf16"
+    batch = section.get("batch", units.parse_count)
+    section.finish()
+    return TransformerShape(
+        params=params,
+        layers=layers,
+        hidden=hidden,
+        seq_len=seq_len,
+        precision=precision,
+        batch=None if batch is None else float(batch),
+    )
+
+
+def _size_of_model(value: object, *, what: str) -> float:
+    """``124e6``, ``124M``, ``7B``."""
+    factor = 1.0
+    if isinstance(value, str) and value and value[-1] in "kKmMbBtT":
+        factor = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}[value[-1].lower()]
+        value = value[:-1]
+    number = units.parse_number(value, what=what) * factor
+    if number <= 0:
+        raise UsageError(f"{what}: {value} is not more than zero")
+    return number
+
+
+def _objective(value: Value) -> Objective:
+    if not value.is_mapping:
+        return objective_of(value.text, what=value.what)
+    section = value.section()
+    cost = section.get("cost", units.parse_number)
+    waiting = section.get("usd_per_hour_of_waiting", units.parse_usd_per_hour)
+    section.finish()
+    cost = 1.0 if cost is None else cost
+    if cost < 0 or (cost == 0 and waiting is None):
+        raise UsageError(f"{value.what}: cost must not be negative, nor 0 without usd_per_hour_of_waiting")
+    return Objective(cost_weight=cost, usd_per_hour_of_waiting=waiting or 0.0)
+
+
+def objective_of(text: str, *, what: str) -> Objective:
+    """``cost``, ``time``, or ``mixed:20`` (dollars that an hour of waiting is worth)."""
+    if text == "cost":
+        return Objective()
+    if text == "time":
+        return Objective(cost_weight=0.0, usd_per_hour_of_waiting=1.0)
+    kind, colon, amount = text.partition(":")
+    if kind == "mixed" and colon:
+        return Objective(usd_per_hour_of_waiting=units.parse_usd_per_hour(amount, what=what))
+    raise UsageError(
+        f"{what}: {text!r} is no objective",
+        hint="cost, time, or mixed: {cost: 1, usd_per_hour_of_waiting: 20} (as a flag mixed:20)",
+    )
+
+
+def _dataset(section: Section) -> DataSet:
+    uri = section.text("uri")
+    size = section.get("size_gb", units.parse_size_gb)
+    region = section.text("region")
+    section.finish()
+    if uri is None or size is None:
+        raise UsageError(
+            f"{section.value.what}: data needs uri and size_gb",
+            hint="data: [{uri: s3://bucket/set, size_gb: 500}]",
+        )
+    if region is not None and "/" not in region:
+        raise UsageError(
+            f"{section.value.what}: region {region!r} names no cloud", hint=f"region: aws/{region}"
+        )
+    return DataSet(uri=uri, size_gb=size, region=region)
+
+
+def _checkpoint(section: Section) -> CheckpointSpec:
+    size = section.get("size_gb", units.parse_size_gb)
+    interval = section.take("interval")
+    keep = section.get("keep", units.parse_count)
+    section.finish()
+    seconds = None
+    if interval is not None and interval.plain != "auto":
+        seconds = units.parse_duration_s(interval.plain, what=interval.what)
+    return CheckpointSpec(
+        size_gb=size, interval_s=seconds, keep=CheckpointSpec().keep if keep is None else keep
+    )
+
+
+def _migrate(value: Value) -> MigrateSpec:
+    if not value.is_mapping:
+        if value.plain in (False, "off", "none", "never"):
+            return MigrateSpec(auto=False)
+        if value.plain in (True, "auto", "on"):
+            return MigrateSpec()
+        raise UsageError(
+            f"{value.what}: {value.text!r} is not understood",
+            hint="off, or {min_saving: 5%, at_most_every: 24h}",
+        )
+    section = value.section()
+    changes: dict[str, Any] = {
+        "auto": section.flag("auto"),
+        "min_saving": section.get("min_saving", units.parse_fraction),
+        "at_most_every_s": section.get("at_most_every", units.parse_duration_s),
+    }
+    section.finish()
+    return MigrateSpec(**{key: found for key, found in changes.items() if found is not None})
+
+
+def _workdir(value: Value, path: Path) -> str:
+    if value.is_mapping:
+        raise UsageError(
+            f"{value.what}: a git repository as workdir is not supported", hint="clone it in setup"
+        )
+    folder = (path.absolute().parent / Path(value.text).expanduser()).resolve()
+    if not folder.is_dir():
+        raise UsageError(f"{value.what}: {folder} is no folder", hint="workdir is relative to the job file")
+    return str(folder)
+
+
+def _envs(value: Value | None, flags: tuple[str, ...], env: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    open_names: dict[str, Value] = {}
+    for key, item in value.section().entries.items() if value is not None else ():
+        _env_name(key, item.what)
+        if item.is_null:
+            open_names[key] = item
+        else:
+            found[key] = item.text
+    for flag in flags:
+        key, equals, text = flag.partition("=")
+        _env_name(key, "--env")
+        if not equals and key not in env:
+            raise UsageError(f"--env {key}: not set in your environment", hint=f"--env {key}=VALUE")
+        found[key] = text if equals else env[key]
+        open_names.pop(key, None)
+    for key, item in open_names.items():
+        raise UsageError(f"{item.what} has no value", hint=f"--env {key}=VALUE")
+    return found
+
+
+def _env_name(key: str, what: str) -> None:
+    if not _ENV_NAME.match(key):
+        raise UsageError(f"{what}: {key!r} is no name of an environment variable")
+    if key.startswith(_RESERVED_ENV):
+        raise UsageError(f"{what}: {key} is set by arylcloud itself", hint="choose another name")
+
+
+def _secrets(value: Value | None, env: Mapping[str, str], need: bool) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    if value is None:
+        return found
+    names: dict[str, Value] = (
+        {item.text: item for item in value.items()} if value.is_list else value.section().entries
+    )
+    for key, item in names.items():
+        _env_name(key, item.what)
+        found[key] = env.get(key) if item.is_null or value.is_list else item.text
+        if found[key] is None and need:
+            raise UsageError(
+                f"{item.what}: secret {key} is not set in your environment", hint=f"export {key}=…"
+            )
+    return found
+
+
+def _apply_flags(flags: Overrides, draft: _Draft, resources: Resources) -> Resources:
+    if flags.nodes:
+        draft.fields["nodes_min"], draft.fields["nodes_max"] = units.parse_nodes(flags.nodes, what="--nodes")
+    if flags.objective:
+        draft.fields["objective"] = objective_of(flags.objective, what="--objective")
+    if flags.deadline:
+        draft.limit("deadline_s", units.parse_duration_s(flags.deadline, what="--deadline"))
+    if flags.budget:
+        draft.limit("budget_usd", units.parse_usd(flags.budget, what="--budget"))
+    if flags.max_usd_per_hour:
+        draft.limit(
+            "max_usd_per_hour", units.parse_usd_per_hour(flags.max_usd_per_hour, what="--max-usd-per-hour")
+        )
+    market: MarketChoice | None = None
+    if flags.market is not None:
+        if flags.market not in MARKETS:
+            raise UsageError(f"--market: {flags.market!r} is none of {', '.join(MARKETS)}")
+        market = cast("MarketChoice", flags.market)
+    if flags.use_spot:
+        market = "spot"
+    if market is not None:
+        draft.fields["market"] = market
+        resources = replace(resources, any_of=tuple(replace(r, market=None) for r in resources.any_of))
+    if flags.infra:
+        resources = override_infra(resources, flags.infra)
+    if flags.gpus:
+        resources = override_gpus(resources, flags.gpus)
+    return resources
+
+
+def _check_together(spec: JobSpec, file: str) -> None:
+    profile, work = spec.profile, spec.work
+    if (
+        profile is not None
+        and profile.unit is not None
+        and work is not None
+        and profile.unit != f"{work.unit}/s"
+    ):
+        raise UsageError(
+            f"{file}: work is in {work.unit}, the profile's rates in {profile.unit}",
+            hint="give both in the same unit",
+        )
+    if (
+        profile is not None
+        and profile.shape is not None
+        and work is not None
+        and work.unit not in ("tokens", "steps")
+    ):
+        raise UsageError(
+            f"{file}: a transformer's shape tells tokens, not {work.unit}", hint="work: 20B tokens"
+        )
