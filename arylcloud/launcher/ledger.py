@@ -16,7 +16,7 @@ of nothing is 0. Everything else is integer addition: all sums hold exactly, to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -26,7 +26,7 @@ from arylcloud.core.offer import Market, Offer
 from arylcloud.core.phases import JobPhase
 from arylcloud.core.ports import EndCause, PricePoint
 from arylcloud.launcher.state import JobState, Lease
-from arylcloud.launcher.worktime import Span, SpanKind, lease_spans
+from arylcloud.launcher.worktime import Span, SpanKind, kept_until_s, lease_spans
 
 MICRO = 1_000_000
 FIRST_HOUR_S = 3600.0
@@ -148,8 +148,11 @@ def build_report(state: JobState, *, now_s: float) -> Report:
     clock translates)."""
     market_s = state.market_clock.market_s
     as_of_s = market_s(now_s)
+    kept = kept_until_s(state)
     leases = tuple(
-        cost for lease in state.leases.values() if (cost := lease_cost(state, lease, as_of_s)) is not None
+        cost
+        for lease in state.leases.values()
+        if (cost := _lease_cost(state, lease, kept, as_of_s)) is not None
     )
     splits = [cost.micro for cost in leases if cost.micro is not None]
     split = SplitMicro(
@@ -195,35 +198,41 @@ def build_report(state: JobState, *, now_s: float) -> Report:
 def spent_usd(state: JobState, now_s: float) -> float | None:
     """All that is owed at ``now_s`` (wall seconds): machines, egress, storage. None: some price is
     not known, so that no budget can be said to hold (``known_spent_usd`` is a lower bound)."""
-    total = build_report(state, now_s=now_s).total_micro
-    return None if total is None else total / MICRO
+    bills = _bills(state, now_s)
+    return None if None in bills else sum(bill for bill in bills if bill is not None) / MICRO
 
 
 def known_spent_usd(state: JobState, now_s: float) -> float:
     """The part of ``spent_usd`` whose prices are known: a lower bound, for stopping in time."""
-    return build_report(state, now_s=now_s).known_micro / MICRO
+    return sum(bill for bill in _bills(state, now_s) if bill is not None) / MICRO
 
 
-def lease_cost(state: JobState, lease: Lease, as_of_s: float) -> LeaseCost | None:
+def _bills(state: JobState, now_s: float) -> list[int | None]:
+    """What each machine and each charge comes to, as in the report but without its split."""
+    as_of_s = state.market_clock.market_s(now_s)
+    bills: list[int | None] = [_micro(Fraction(charge.usd)) for charge in state.charges]
+    for lease in state.leases.values():
+        if lease.launched_s is None or _is_free(lease, as_of_s):
+            continue
+        until = _billed_until_s(lease, lease.launched_s, as_of_s)
+        priced = _is_priced(lease)
+        bills.append(_micro(integral_usd(lease.prices, lease.launched_s, until)) if priced else None)
+    return bills
+
+
+def _lease_cost(state: JobState, lease: Lease, kept: Mapping[int, float], as_of_s: float) -> LeaseCost | None:
     """The bill of one lease up to ``as_of_s`` (market seconds). None for a lease of which the cloud
     never had a machine: nothing is owed for it."""
     if lease.launched_s is None:
         return None
     launched = lease.launched_s
-    ended = max(launched, lease.ended_s if lease.ended_s is not None else as_of_s)
-    until = max(ended, launched + lease.billing.minimum_s)
-    spans = lease_spans(state, lease, launched, until)
-    free = (
-        lease.billing.first_hour_interruption_free
-        and lease.cause == EndCause.INTERRUPTED.value
-        and lease.offer.market is Market.SPOT
-        and ended - launched < FIRST_HOUR_S
-    )
+    until = _billed_until_s(lease, launched, as_of_s)
+    spans = lease_spans(state, lease, kept, launched, until)
+    free = _is_free(lease, as_of_s)
+    micro: SplitMicro | None = None
     if free:
-        micro: SplitMicro | None = SplitMicro()
-    elif not lease.prices or lease.prices[0].from_s > launched:
-        micro = None
-    else:
+        micro = SplitMicro()
+    elif _is_priced(lease):
         micro = round_split((span.kind, integral_usd(lease.prices, span.from_s, span.to_s)) for span in spans)
     return LeaseCost(
         lease_id=lease.lease_id,
@@ -240,6 +249,29 @@ def lease_cost(state: JobState, lease: Lease, as_of_s: float) -> LeaseCost | Non
         micro=micro,
         prices=lease.prices,
     )
+
+
+def _ended_s(lease: Lease, launched_s: float, as_of_s: float) -> float:
+    return max(launched_s, lease.ended_s if lease.ended_s is not None else as_of_s)
+
+
+def _billed_until_s(lease: Lease, launched_s: float, as_of_s: float) -> float:
+    return max(_ended_s(lease, launched_s, as_of_s), launched_s + lease.billing.minimum_s)
+
+
+def _is_free(lease: Lease, as_of_s: float) -> bool:
+    return (
+        lease.launched_s is not None
+        and lease.billing.first_hour_interruption_free
+        and lease.cause == EndCause.INTERRUPTED.value
+        and lease.offer.market is Market.SPOT
+        and _ended_s(lease, lease.launched_s, as_of_s) - lease.launched_s < FIRST_HOUR_S
+    )
+
+
+def _is_priced(lease: Lease) -> bool:
+    """A price is known from the launch on; from then on one is always in force."""
+    return bool(lease.prices) and lease.launched_s is not None and lease.prices[0].from_s <= lease.launched_s
 
 
 def integral_usd(prices: Sequence[PricePoint], from_s: float, to_s: float) -> Fraction:

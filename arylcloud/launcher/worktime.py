@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from arylcloud.launcher.state import Epoch, JobState, Lease, Training
+from arylcloud.launcher.state import JobState, Lease, Training
 
 SpanKind = Literal["boot", "useful", "lost_work", "idle"]
 _MANIFEST_EPOCH = re.compile(r"e(\d{6})-\d{6}\.json$")
@@ -27,11 +27,14 @@ class Span:
     to_s: float
 
 
-def lease_spans(state: JobState, lease: Lease, from_s: float, to_s: float) -> tuple[Span, ...]:
+def lease_spans(
+    state: JobState, lease: Lease, kept: Mapping[int, float], from_s: float, to_s: float
+) -> tuple[Span, ...]:
     """[``from_s``, ``to_s``) of ``lease`` cut into spans: disjoint, in order, nothing left out.
 
     boot = start → first step (all of it, where no step was ever taken); lost_work = step time that
-    no later manifest holds; idle = the rest without steps; useful = the rest with.
+    no later manifest holds; idle = the rest without steps; useful = the rest with. ``kept`` is
+    ``kept_until_s(state)``.
     """
     spans: list[Span] = []
     at = from_s
@@ -44,61 +47,69 @@ def lease_spans(state: JobState, lease: Lease, from_s: float, to_s: float) -> tu
             at = end_s
 
     waiting: SpanKind = "boot"
-    for start_s, stop_s, kept_until_s in _step_times(state, lease):
+    for start_s, stop_s, keep_s in _step_times(state, lease, kept):
         until(waiting, start_s)
         waiting = "idle"
-        until("useful", min(stop_s, kept_until_s))
+        until("useful", min(stop_s, keep_s))
         until("lost_work", stop_s)
     until(waiting, to_s)
     return tuple(spans)
 
 
-def _step_times(state: JobState, lease: Lease) -> list[tuple[float, float, float]]:
+def _step_times(state: JobState, lease: Lease, kept: Mapping[int, float]) -> list[tuple[float, float, float]]:
     """(start, stop, kept until) in market seconds for each epoch that this lease trained in."""
     market_s = state.market_clock.market_s
+    member_of = {e.number for e in state.epochs if any(m.lease_id == lease.lease_id for m in e.members)}
+    gangs: dict[int, list[Training]] = {}
+    for training in state.trainings:
+        if training.epoch in member_of:
+            gangs.setdefault(training.epoch, []).append(training)
     found = []
-    for epoch in state.epochs:
-        if lease.lease_id not in {member.lease_id for member in epoch.members}:
-            continue
-        gang = [t for t in state.trainings if t.epoch == epoch.number]
-        # a rank that reports no progress of its own steps with the others, or not at all
+    for number, gang in gangs.items():
+        # a rank that reports no progress of its own steps with the others
         own = [t for t in gang if t.lease_id == lease.lease_id] or gang
-        if not own:
-            continue
         start = min(t.started_at_s for t in own)
         stop = max(math.inf if t.stopped_at_s is None else t.stopped_at_s for t in own)
-        kept = kept_until_s(state, epoch)
-        found.append(tuple(market_s(at) if math.isfinite(at) else at for at in (start, stop, kept)))
-    return sorted((start, stop, kept) for start, stop, kept in found)
+        found.append((market_s(start), market_s(stop), market_s(kept[number])))
+    return sorted(found)
 
 
-def kept_until_s(state: JobState, epoch: Epoch) -> float:
-    """Wall seconds up to which the steps of ``epoch`` are part of what the job became.
+def kept_until_s(state: JobState) -> dict[int, float]:
+    """For each epoch that runs something: wall seconds up to which its steps are part of what the job
+    became. +inf: all of them; -inf: none, because a later epoch began again from before it.
 
-    +inf: all of them. -inf: none, because a later epoch began again from before this one. Every later
-    epoch says by its ``resume_from`` what it took over; the earliest cut holds.
+    Every later epoch says by its ``resume_from`` what it took over; the earliest cut holds.
     """
-    trainings = [t for t in state.trainings if t.epoch == epoch.number]
-    later = [e for e in state.epochs if e.number > epoch.number and not e.drain]
-    if not later:
-        return min((_kept_at_end(state, t) for t in trainings), default=math.inf)
-    return min(_taken_over(state, epoch, trainings, e) for e in later)
-
-
-def _taken_over(state: JobState, epoch: Epoch, trainings: list[Training], later: Epoch) -> float:
-    if later.resume_from is None:
-        return -math.inf
-    known = {c.manifest: c for c in state.checkpoints}.get(later.resume_from)
-    source = known.epoch if known is not None else _epoch_of(later.resume_from)
-    if source is None or source < epoch.number:
-        return -math.inf
-    if source > epoch.number:
-        return math.inf  # what that epoch resumed from is asked of it, not here
-    if _complete(trainings, known.step if known is not None else later.resume_step):
-        return math.inf
-    if known is not None:
-        return known.saved_at_s
-    return _committed_at(trainings)
+    trainings: dict[int, list[Training]] = {}
+    for training in state.trainings:
+        trainings.setdefault(training.epoch, []).append(training)
+    committed = {c.manifest: c for c in state.checkpoints}
+    kept: dict[int, float] = {}
+    lowest = math.inf  # oldest epoch that any later one resumed from
+    cuts: dict[int, float] = {}  # epoch → earliest moment at which a later one took it over
+    later = False
+    for epoch in reversed(state.epochs):
+        if epoch.drain:
+            continue
+        gang = trainings.get(epoch.number, [])
+        if not later:
+            kept[epoch.number] = min((_kept_at_end(state, t) for t in gang), default=math.inf)
+        elif lowest < epoch.number:
+            kept[epoch.number] = -math.inf
+        else:
+            kept[epoch.number] = cuts.get(epoch.number, math.inf)
+        later = True
+        checkpoint = committed.get(epoch.resume_from) if epoch.resume_from is not None else None
+        source = checkpoint.epoch if checkpoint is not None else _epoch_of(epoch.resume_from)
+        lowest = min(lowest, source)
+        step = checkpoint.step if checkpoint is not None else epoch.resume_step
+        source_gang = trainings.get(source, [])
+        if _complete(source_gang, step):
+            cut = math.inf
+        else:
+            cut = checkpoint.saved_at_s if checkpoint is not None else _committed_at(source_gang)
+        cuts[source] = min(cuts.get(source, math.inf), cut)
+    return kept
 
 
 def _kept_at_end(state: JobState, training: Training) -> float:
@@ -124,10 +135,12 @@ def _complete(trainings: Iterable[Training], step: int) -> bool:
 
 def _committed_at(trainings: Iterable[Training]) -> float:
     return max(
-        (t.committed_saved_at_s for t in trainings if t.committed_saved_at_s is not None), default=-math.inf
+        (t.committed_saved_at_s for t in trainings if t.committed_saved_at_s is not None),
+        default=-math.inf,
     )
 
 
-def _epoch_of(manifest: str) -> int | None:
-    found = _MANIFEST_EPOCH.search(manifest)
-    return int(found[1]) if found else None
+def _epoch_of(manifest: str | None) -> int:
+    """Epoch that wrote ``manifest``, by its name; 0, older than all, for the beginning."""
+    found = _MANIFEST_EPOCH.search(manifest) if manifest is not None else None
+    return int(found[1]) if found else 0
