@@ -43,17 +43,19 @@ def plan_prune(
     pins: Collection[str],
     now_s: float,
     grace_s: float = GRACE_S,
+    rejected: Collection[str] = (),
     unreadable: Collection[str] = (),
 ) -> Prune:
     """Keep the last ``keep`` sound manifests (by epoch, then number) and every one in ``pins``.
 
     ``manifests``: by key; None = damaged: it can never be restored, so it counts for nothing and goes
     unless pinned. ``unreadable``: keys written by a newer arylcloud; what they name is unknown, so
-    they stay and no chunk goes. ``keep`` ≥ 1. Pure.
+    they stay and no chunk goes. ``rejected``: keys whose chunks did not hold at a restore: they do not
+    count among the last ``keep`` either. ``keep`` ≥ 1. Pure.
     """
     if keep < 1:
         raise ValueError("keep at least one checkpoint")
-    sound = sorted(key for key, manifest in manifests.items() if manifest is not None)
+    sound = sorted(key for key, manifest in manifests.items() if manifest is not None and key not in rejected)
     kept = {*sound[-keep:], *(key for key in manifests if key in pins)}
     gone = tuple(key for key in sorted(manifests) if key not in kept and key not in unreadable)
     if unreadable:
@@ -85,6 +87,7 @@ def prune(
     pins: Collection[str],
     now_s: float,
     grace_s: float = GRACE_S,
+    rejected: Collection[str] = (),
 ) -> Prune:
     """Decide over the job's prefix and delete; returns what was deleted. Idempotent, restartable.
 
@@ -105,7 +108,14 @@ def prune(
             if error.code == "schema":
                 unreadable.add(key)
     plan = plan_prune(
-        manifests, chunks, keep=keep, pins=pins, now_s=now_s, grace_s=grace_s, unreadable=unreadable
+        manifests,
+        chunks,
+        keep=keep,
+        pins=pins,
+        now_s=now_s,
+        grace_s=grace_s,
+        rejected=rejected,
+        unreadable=unreadable,
     )
     store.delete(plan.manifests)
     for start in range(0, len(plan.chunks), 1000):

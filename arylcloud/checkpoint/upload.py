@@ -70,10 +70,7 @@ class Uploader:
         changes meanwhile, UsageError for what cannot be kept (see ``chunks.scan``), ConflictError if
         the manifest exists already with other content, StoreError; may be called again after any.
         """
-        try:
-            files = scan(directory)
-        except OSError as error:
-            raise map_error(error, f"cannot read the checkpoint {directory}") from error
+        files = _scan(directory)
         if not storable_folder(directory.name):
             raise UsageError(f"{directory.name!r} cannot be the name of a checkpoint", hint="use step-N")
         if not files:
@@ -141,13 +138,19 @@ class Uploader:
 
     @staticmethod
     def _check_unchanged(directory: Path, before: tuple[SourceFile, ...]) -> None:
-        try:
-            after = scan(directory)
-        except OSError as error:
-            raise map_error(error, f"cannot read the checkpoint {directory}") from error
+        after = _scan(directory)
         if after != before:
             different = sorted({f.name for f in set(before) ^ set(after)})
             raise changed(f"{directory.name}/{different[0]}")
+
+
+def _scan(directory: Path) -> tuple[SourceFile, ...]:
+    try:
+        return scan(directory)
+    except FileNotFoundError as error:  # the training has pruned it, or somebody else
+        raise changed(directory.name) from error
+    except OSError as error:
+        raise map_error(error, f"cannot read the checkpoint {directory}") from error
 
 
 class _Work:

@@ -1,0 +1,277 @@
+"""Pruning never takes what somebody needs, whatever happens at the same time."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from arylcloud.checkpoint.manifest import manifest_bytes, seal
+from arylcloud.checkpoint.memory import MemoryStore
+from arylcloud.checkpoint.restore import list_manifests, read_manifest, restore
+from arylcloud.checkpoint.retention import plan_prune, prune
+from arylcloud.checkpoint.upload import Uploader
+from arylcloud.core.clock import ManualClock
+from arylcloud.core.errors import StoreError
+from arylcloud.core.ports import ObjectInfo
+from arylcloud.core.protocol import CHUNKS_PREFIX, ChunkRef, FileEntry, Manifest, chunk_key
+
+GRACE = 100.0
+DIGESTS = [f"{n:x}" * 64 for n in range(8)]
+
+
+def manifest(epoch: int, number: int, digests: tuple[str, ...]) -> Manifest:
+    files = tuple(
+        FileEntry(path=f"f{i}", size=1, mode=0o644, chunks=(ChunkRef(sha256=d, size=1),))
+        for i, d in enumerate(digests)
+    )
+    return seal(
+        Manifest(
+            job_id="j",
+            lease_id="l",
+            epoch=epoch,
+            number=number,
+            step=number,
+            saved_at_s=0.0,
+            committed_at_s=0.0,
+            directory="step-1",
+            files=files,
+            total_bytes=len(files),
+            digest="",
+        )
+    )
+
+
+manifests = st.dictionaries(
+    st.tuples(st.integers(1, 3), st.integers(1, 4)),
+    st.one_of(st.none(), st.lists(st.sampled_from(DIGESTS), min_size=1, max_size=4).map(tuple)),
+    max_size=8,
+)
+
+
+@given(
+    made=manifests,
+    keep=st.integers(1, 3),
+    pinned=st.sets(st.tuples(st.integers(1, 3), st.integers(1, 4)), max_size=3),
+    ages=st.lists(st.floats(0, 300), min_size=8, max_size=8),
+    new=st.sets(st.tuples(st.integers(1, 3), st.integers(1, 4)), max_size=1),
+    rotten=st.sets(st.tuples(st.integers(1, 3), st.integers(1, 4)), max_size=2),
+)
+def test_the_decision(
+    made: dict[tuple[int, int], tuple[str, ...] | None],
+    keep: int,
+    pinned: set[tuple[int, int]],
+    ages: list[float],
+    new: set[tuple[int, int]],
+    rotten: set[tuple[int, int]],
+) -> None:
+    by_key = {
+        manifest(*at, ()).key: None if digests is None else manifest(*at, digests)
+        for at, digests in made.items()
+    }
+    pins = {manifest(*at, ()).key for at in pinned}
+    rejected = {manifest(*at, ()).key for at in rotten}
+    unreadable = {manifest(*at, ()).key for at in new} & {k for k, m in by_key.items() if m is None}
+    chunks = [
+        ObjectInfo(key=chunk_key(d), size=1, modified_s=1000.0 - age)
+        for d, age in zip(DIGESTS, ages, strict=True)
+    ]
+    plan = plan_prune(
+        by_key,
+        chunks,
+        keep=keep,
+        pins=pins,
+        now_s=1000.0,
+        grace_s=GRACE,
+        rejected=rejected,
+        unreadable=unreadable,
+    )
+    left = set(by_key) - set(plan.manifests)
+    sound = sorted(k for k, m in by_key.items() if m is not None and k not in rejected)
+    assert set(sound[-keep:]) <= left
+    assert pins & set(by_key) <= left
+    assert left == set(sound[-keep:]) | (pins & set(by_key)) | unreadable
+    needed = {chunk_key(c.sha256) for k in left if (m := by_key[k]) for f in m.files for c in f.chunks}
+    assert not needed & set(plan.chunks)
+    young = {c.key for c in chunks if c.modified_s >= 1000.0 - GRACE}
+    assert not young & set(plan.chunks)
+    assert set(plan.chunks) == (set() if unreadable else {c.key for c in chunks} - needed - young)
+    assert plan.chunk_bytes == len(plan.chunks)
+    assert (plan.held_back is None) == (not unreadable)
+
+
+def test_keeping_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        plan_prune({}, [], keep=0, pins=(), now_s=0.0)
+
+
+def test_what_a_newer_writer_left_stays_with_its_chunks() -> None:
+    store = MemoryStore(clock=ManualClock(0.0))
+    for digest in DIGESTS[:2]:
+        store.put(chunk_key(digest), b"x")
+    newer = seal(replace(manifest(1, 1, (DIGESTS[0],)), schema_version=7))
+    store.create(newer.key, manifest_bytes(newer))
+    mine = manifest(1, 2, (DIGESTS[1],))
+    store.create(mine.key, manifest_bytes(mine))
+    plan = prune(store, keep=1, pins=(), now_s=1e6)
+    assert plan.held_back is not None
+    assert list_manifests(store) == (newer.key, mine.key)
+    assert len(list(store.list(CHUNKS_PREFIX))) == 2
+
+
+class World(MemoryStore):
+    """Lets somebody else act before any one of our calls, or ends our process there."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
+        self.calls_left: int | None = None
+        self.then: Callable[[], None] | None = None
+
+    def _step(self) -> None:
+        if self.calls_left is None:
+            return
+        if self.calls_left > 0:
+            self.calls_left -= 1
+            return
+        self.calls_left = None
+        assert self.then is not None
+        self.then()
+
+    def put(self, key: str, data: bytes) -> None:
+        self._step()
+        super().put(key, data)
+
+    def create(self, key: str, data: bytes) -> bool:
+        self._step()
+        return super().create(key, data)
+
+    def get(self, key: str) -> bytes | None:
+        self._step()
+        return super().get(key)
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        self._step()
+        return super().list(prefix, after=after)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._step()
+            super().delete([key])
+
+
+def crash() -> None:
+    raise StoreError("the process is gone")
+
+
+BLOCKS = st.lists(st.sampled_from(["aaaa", "bbbb", "cccc", "dddd"]), min_size=1, max_size=3)
+
+
+class Pruning(RuleBasedStateMachine):
+    """An agent commits checkpoints, crashes and restarts; epochs change; a launcher prunes and
+    crashes; blocks come back after having been garbage. The newest manifests can always be restored."""
+
+    @initialize()
+    def start(self) -> None:
+        self.clock = ManualClock(1000.0)
+        self.store = World(self.clock)
+        self.folder = Path(tempfile.mkdtemp())
+        self.epoch = 1
+        self.number = 0
+        self.resumed: str | None = None
+        self.uploader = Uploader(self.store, threads=1, chunk_bytes=4)
+        self.committed: list[str] = []
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            shutil.rmtree(self.folder)
+
+    @rule(blocks=BLOCKS)
+    def commit(self, blocks: list[str]) -> None:
+        source = self.folder / "step-1"
+        source.mkdir(exist_ok=True)
+        (source / "w").write_text("".join(blocks))
+        self.number += 1
+        made = self.uploader.commit(
+            source,
+            job_id="j",
+            lease_id="l",
+            epoch=self.epoch,
+            number=self.number,
+            step=self.number,
+            saved_at_s=0.0,
+            clock=self.clock,
+        )
+        self.committed.append(made.key)
+
+    @rule(calls=st.integers(0, 4), blocks=BLOCKS)
+    def commit_and_crash(self, calls: int, blocks: list[str]) -> None:
+        self.store.calls_left, self.store.then = calls, crash
+        try:
+            self.commit(blocks)
+        except StoreError:
+            # started again on the same machine: it has restored nothing, so it vouches for nothing
+            self.number += 1
+            self.uploader = Uploader(self.store, threads=1, chunk_bytes=4)
+        self.store.calls_left = None
+
+    @rule()
+    def new_epoch(self) -> None:
+        """A new machine: it resumes from the newest manifest, which it reads and verifies."""
+        self.epoch += 1
+        self.number = 0
+        self.resumed = self.committed[-1] if self.committed else None
+        base = None if self.resumed is None else read_manifest(self.store, self.resumed)
+        self.uploader = Uploader(self.store, base=base, threads=1, chunk_bytes=4)
+
+    @rule(seconds=st.sampled_from([1.0, 60.0, 150.0]))
+    def wait(self, seconds: float) -> None:
+        self.clock.at_s += seconds
+
+    @rule(keep=st.integers(1, 2))
+    def prune(self, keep: int) -> None:
+        pins = () if self.resumed is None else (self.resumed,)
+        prune(self.store, keep=keep, pins=pins, now_s=self.clock.now_s(), grace_s=GRACE)
+
+    @rule(calls=st.integers(0, 12))
+    def prune_and_crash(self, calls: int) -> None:
+        self.store.calls_left, self.store.then = calls, crash
+        with contextlib.suppress(StoreError):
+            self.prune(1)
+        self.store.calls_left = None
+
+    @rule(calls=st.integers(0, 8), blocks=BLOCKS, keep=st.integers(1, 2))
+    def prune_while_a_checkpoint_is_committed(self, calls: int, blocks: list[str], keep: int) -> None:
+        self.store.calls_left, self.store.then = calls, lambda: self.commit(blocks)
+        self.prune(keep)
+        self.store.calls_left = None
+
+    @rule(calls=st.integers(0, 4), blocks=BLOCKS, keep=st.integers(1, 2))
+    def commit_while_it_is_pruned(self, calls: int, blocks: list[str], keep: int) -> None:
+        self.store.calls_left, self.store.then = calls, lambda: self.prune(keep)
+        self.commit(blocks)
+        self.store.calls_left = None
+
+    @invariant()
+    def what_is_listed_can_be_restored(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        found = list_manifests(self.store)
+        if self.committed:
+            assert self.committed[-1] in found
+        if self.resumed is not None:
+            assert self.resumed in found
+        for key in found:
+            with tempfile.TemporaryDirectory() as target:
+                restore(self.store, read_manifest(self.store, key), Path(target), threads=1)
+
+
+TestPruning = Pruning.TestCase
+TestPruning.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

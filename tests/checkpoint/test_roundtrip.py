@@ -1,0 +1,579 @@
+"""Upload and restore: what is restored is what was saved, or nothing is."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from arylcloud.checkpoint.chunks import spans
+from arylcloud.checkpoint.manifest import manifest_bytes, parse_manifest, seal
+from arylcloud.checkpoint.memory import MemoryStore
+from arylcloud.checkpoint.restore import holds, list_manifests, next_number, prefetch, read_manifest, restore
+from arylcloud.checkpoint.store import file_uri, open_store
+from arylcloud.checkpoint.upload import Uploader
+from arylcloud.core.clock import ManualClock
+from arylcloud.core.codec import decode, encode
+from arylcloud.core.errors import ArylError, ConflictError, IntegrityError, StoreError, UsageError
+from arylcloud.core.ports import ObjectStore
+from arylcloud.core.protocol import CHUNKS_PREFIX, ChunkRef, FileEntry, Manifest, chunk_key
+
+CHUNK = 64
+
+
+def make(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        p.relative_to(folder).as_posix(): (p.read_bytes(), p.stat().st_mode & 0o777)
+        for p in folder.rglob("*")
+        if p.is_file()
+    }
+
+
+def commit(uploader: Uploader, folder: Path, number: int = 1, *, epoch: int = 1, step: int = 10) -> Manifest:
+    return uploader.commit(
+        folder,
+        job_id="job-1",
+        lease_id="job-1-n0-a1",
+        epoch=epoch,
+        number=number,
+        step=step,
+        saved_at_s=1000.0,
+        clock=ManualClock(1001.0),
+    )
+
+
+@pytest.fixture(params=["memory", "file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    return MemoryStore() if request.param == "memory" else open_store(file_uri(tmp_path / "store"))
+
+
+SMALL = {"weights.npy": bytes(range(200)), "opt/state.npy": b"o" * 130, "_COMPLETE": b"", "ü b/x": b"1"}
+
+
+def test_what_is_restored_is_what_was_saved(store: ObjectStore, tmp_path: Path) -> None:
+    source = make(tmp_path / "out/step-10", SMALL)
+    (source / "weights.npy").chmod(0o400)
+    (source / "ü b/x").chmod(0o755)
+    made = commit(Uploader(store, chunk_bytes=CHUNK), source)
+    assert list_manifests(store) == (made.key,) == ("ckpt/manifests/e000001-000001.json",)
+    read = read_manifest(store, made.key, job_id="job-1")
+    assert read == made
+    assert decode(Manifest, encode(made)) == made
+    assert (read.step, read.total_bytes, read.committed_at_s) == (10, 331, 1001.0)
+    path = restore(store, read, tmp_path / "in")
+    assert path == tmp_path / "in/step-10"
+    assert contents(path) == contents(source)
+    assert [p.name for p in (tmp_path / "in").iterdir()] == ["step-10"]
+    assert path.stat().st_ctime_ns > path.stat().st_mtime_ns
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    files=st.dictionaries(
+        st.sampled_from(["a", "b/c", "b/d/e", "z z", "é"]), st.binary(max_size=300), min_size=1
+    ),
+    chunk=st.integers(1, 100),
+)
+def test_any_files_any_chunk_size(
+    files: dict[str, bytes], chunk: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    tmp = tmp_path_factory.mktemp("any")
+    store = MemoryStore()
+    source = make(tmp / "step-1", files)
+    made = commit(Uploader(store, chunk_bytes=chunk), source)
+    restored = restore(store, read_manifest(store, made.key), tmp / "in")
+    assert contents(restored) == contents(source)
+    assert holds(restored, made)
+
+
+@given(st.integers(0, 5000), st.integers(1, 700))
+def test_spans_tile_a_file(size: int, chunk: int) -> None:
+    cut = list(spans(size, chunk))
+    assert sum(length for _, length in cut) == size
+    assert all(0 < length <= chunk for _, length in cut)
+    ends = list(itertools.accumulate((length for _, length in cut), initial=0))
+    assert [offset for offset, _ in cut] == ends[:-1]
+
+
+class Counting(MemoryStore):
+    """Also a store that can fail: ``fail_after`` writes of chunks it is unreachable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[str] = []
+        self.fail_after: int | None = None
+
+    def _count(self, key: str) -> None:
+        if self.fail_after is not None and len(self.written) >= self.fail_after:
+            raise StoreError("unreachable")
+        self.written.append(key)
+
+    def put(self, key: str, data: bytes) -> None:
+        self._count(key)
+        super().put(key, data)
+
+    def create(self, key: str, data: bytes) -> bool:
+        self._count(key)
+        return super().create(key, data)
+
+
+def test_unchanged_chunks_travel_once_and_equal_ones_once(tmp_path: Path) -> None:
+    store = Counting()
+    uploader = Uploader(store, chunk_bytes=CHUNK)
+    first = make(tmp_path / "step-1", {"frozen": os.urandom(640), "zeros": bytes(6400), "w": b"1" * 64})
+    commit(uploader, first, 1)
+    assert len(store.written) == 10 + 1 + 1 + 1
+    assert uploader.uploaded_bytes == 640 + 64 + 64
+    store.written.clear()
+    second = make(tmp_path / "step-2", {name: (first / name).read_bytes() for name in ("frozen", "zeros")})
+    make(second, {"w": b"2" * 64})
+    made = commit(uploader, second, 2)
+    assert len(store.written) == 2  # the changed chunk, the manifest
+    fresh = Uploader(store, base=read_manifest(store, made.key), chunk_bytes=CHUNK)
+    store.written.clear()
+    commit(fresh, second, 3)
+    assert len(store.written) == 1
+
+
+def test_a_chunk_that_nobody_vouches_for_is_written_again(tmp_path: Path) -> None:
+    store = MemoryStore()
+    source = make(tmp_path / "step-1", {"w": os.urandom(100)})
+    made = commit(Uploader(store, chunk_bytes=CHUNK), source)
+    (info, *_) = store.list(CHUNKS_PREFIX)
+    store.put(info.key, b"rotten" * 10)
+    with pytest.raises(IntegrityError, match=info.key):
+        restore(store, made, tmp_path / "in")
+    commit(Uploader(store, chunk_bytes=CHUNK), source, 2)
+    assert contents(restore(store, made, tmp_path / "in")) == contents(source)
+
+
+@pytest.mark.parametrize("damage", ["truncate", "remove"])
+def test_a_vouched_chunk_that_is_short_or_gone_is_written_again(tmp_path: Path, damage: str) -> None:
+    store = MemoryStore()
+    uploader = Uploader(store, chunk_bytes=CHUNK)
+    source = make(tmp_path / "step-1", {"w": os.urandom(100)})
+    commit(uploader, source)
+    (info, *_) = store.list(CHUNKS_PREFIX)
+    if damage == "truncate":
+        store.put(info.key, b"")
+    else:
+        store.delete([info.key])
+    made = commit(uploader, source, 2)
+    assert contents(restore(store, made, tmp_path / "in")) == contents(source)
+
+
+def test_an_upload_that_is_cut_off_anywhere_commits_nothing_and_can_be_repeated(tmp_path: Path) -> None:
+    source = make(tmp_path / "step-1", {"a": os.urandom(300), "b": os.urandom(100)})
+    for writes in range(8):
+        store = Counting()
+        store.fail_after = writes
+        uploader = Uploader(store, chunk_bytes=CHUNK, threads=1)
+        if writes < 8:
+            with pytest.raises(StoreError):
+                commit(uploader, source)
+        assert list_manifests(store) == ()
+        store.fail_after = None
+        made = commit(uploader, source)
+        assert contents(restore(store, made, tmp_path / f"in{writes}")) == contents(source)
+
+
+def test_the_manifest_comes_last(tmp_path: Path) -> None:
+    store = Counting()
+    commit(Uploader(store, chunk_bytes=CHUNK), make(tmp_path / "step-1", {"a": os.urandom(999)}))
+    assert store.written[-1].startswith("ckpt/manifests/")
+    assert all(key.startswith(CHUNKS_PREFIX) for key in store.written[:-1])
+
+
+def test_two_agents_cannot_commit_the_same_number(tmp_path: Path) -> None:
+    store = MemoryStore()
+    first = commit(Uploader(store), make(tmp_path / "a/step-1", {"w": b"1"}))
+    with pytest.raises(ConflictError):
+        commit(Uploader(store), make(tmp_path / "b/step-1", {"w": b"2"}))
+    assert read_manifest(store, first.key) == first
+    # sent again after its answer was lost: the same bytes are no conflict
+    assert commit(Uploader(store), tmp_path / "a/step-1") == first
+    assert next_number(store, 1) == 2
+    assert next_number(store, 2) == 1
+
+
+class Meddling(MemoryStore):
+    """Does something to the source at the first write of a chunk."""
+
+    def __init__(self, meddle: Callable[[], None]) -> None:
+        super().__init__()
+        self._once: list[Callable[[], None]] = [meddle]
+
+    def put(self, key: str, data: bytes) -> None:
+        if self._once:
+            self._once.pop()()
+        super().put(key, data)
+
+
+def grow(folder: Path) -> None:
+    with (folder / "w").open("ab") as file:
+        file.write(b"more")
+
+
+def rewrite(folder: Path) -> None:
+    time.sleep(0.02)  # past the kernel's clock tick
+    (folder / "w").write_bytes(b"2" * 500)
+
+
+def swap(folder: Path) -> None:
+    (folder / "new").write_bytes(b"3" * 500)
+    (folder / "new").replace(folder / "w")
+
+
+def add(folder: Path) -> None:
+    (folder / "late").write_bytes(b"")
+
+
+def remove(folder: Path) -> None:
+    (folder / "a").unlink()
+
+
+def truncate(folder: Path) -> None:
+    os.truncate(folder / "w", 10)
+
+
+@pytest.mark.parametrize("meddle", [grow, rewrite, swap, add, remove, truncate])
+def test_a_file_that_changes_during_the_upload_is_an_error(
+    meddle: Callable[[Path], None], tmp_path: Path
+) -> None:
+    source = make(tmp_path / "step-1", {"a": b"a", "w": b"1" * 500})
+    store = Meddling(lambda: meddle(source))
+    with pytest.raises(IntegrityError, match="changed while"):
+        commit(Uploader(store, chunk_bytes=CHUNK, threads=1), source)
+    assert list_manifests(store) == ()
+
+
+def test_links_inside_count_as_files_other_things_are_refused(tmp_path: Path) -> None:
+    store = MemoryStore()
+    source = make(tmp_path / "step-1", {"w": b"1"})
+    (source / "latest").symlink_to("w")
+    made = commit(Uploader(store), source)
+    restored = restore(store, made, tmp_path / "in")
+    assert (restored / "latest").read_bytes() == b"1"
+    assert not (restored / "latest").is_symlink()
+
+    def refused(prepare: Callable[[Path], object], number: int) -> None:
+        folder = make(tmp_path / f"bad{number}/step-1", {"w": b"1"})
+        prepare(folder / "odd")
+        with pytest.raises(UsageError, match=r"odd|back"):
+            commit(Uploader(store), folder, number)
+
+    refused(lambda p: p.symlink_to("/etc/passwd"), 2)
+    refused(lambda p: p.symlink_to("nowhere"), 3)
+    refused(lambda p: p.symlink_to(tmp_path, target_is_directory=True), 4)
+    refused(lambda p: os.mkfifo(p), 5)
+    refused(lambda p: (p.parent / "back\\slash").write_bytes(b""), 6)
+
+    def listen(path: Path) -> None:
+        with socket.socket(socket.AF_UNIX) as sock:
+            here = Path.cwd()
+            os.chdir(path.parent)
+            try:
+                sock.bind(path.name)
+            finally:
+                os.chdir(here)
+
+    refused(listen, 7)
+    (tmp_path / "none/step-1").mkdir(parents=True)
+    with pytest.raises(UsageError, match="is empty"):
+        commit(Uploader(store), tmp_path / "none/step-1", 8)
+    with pytest.raises(IntegrityError, match="changed while"):  # the training pruned it meanwhile
+        commit(Uploader(store), tmp_path / "none/step-2", 8)
+    with pytest.raises(UsageError, match="cannot be the name"):
+        commit(Uploader(store), make(tmp_path / ".tmp-1", {"w": b""}), 8)
+    assert list_manifests(store) == (made.key,)
+
+
+def test_sparse_files_cost_one_chunk(tmp_path: Path) -> None:
+    store = MemoryStore()
+    source = make(tmp_path / "step-1", {"w": b"1"})
+    with (source / "hole").open("wb") as file:
+        file.truncate(200 << 20)
+    uploader = Uploader(store)
+    made = commit(uploader, source)
+    assert uploader.uploaded_bytes == (8 << 20) + 1
+    assert made.total_bytes == (200 << 20) + 1
+    restored = restore(store, made, tmp_path / "in")
+    assert (restored / "hole").stat().st_size == 200 << 20
+
+
+# ---------------------------------------------------------------- damage
+
+
+def damaged(data: bytes) -> Sequence[bytes]:
+    """Every byte flipped in its lowest, its highest and its case bit; cut at every place; one more."""
+    flips = [
+        data[:i] + bytes([data[i] ^ bit]) + data[i + 1 :] for i in range(len(data)) for bit in (1, 32, 128)
+    ]
+    cuts = [data[:i] for i in range(len(data))]
+    return [*flips, *cuts, data + b"\n", data + b"x"]
+
+
+def test_no_damaged_chunk_is_ever_restored(tmp_path: Path) -> None:
+    store = MemoryStore()
+    made = commit(Uploader(store, chunk_bytes=CHUNK), make(tmp_path / "step-1", {"w": os.urandom(150)}))
+    target = tmp_path / "in"
+    for info in list(store.list(CHUNKS_PREFIX)):
+        whole = store.get(info.key)
+        assert whole is not None
+        for data in damaged(whole):
+            store.put(info.key, data)
+            with pytest.raises(IntegrityError, match=info.key):
+                restore(store, made, target, threads=1)
+            assert list(target.iterdir()) == []
+        store.delete([info.key])
+        with pytest.raises(IntegrityError, match="missing"):
+            restore(store, made, target)
+        store.put(info.key, whole)
+    assert holds(restore(store, made, target), made)
+
+
+def test_no_damaged_manifest_is_ever_read(tmp_path: Path) -> None:
+    store = MemoryStore()
+    source = make(tmp_path / "step-1", {"w": os.urandom(100), "ü": b"1"})
+    made = Uploader(store, chunk_bytes=CHUNK).commit(
+        source,
+        job_id="job-1",
+        lease_id="l",
+        epoch=1,
+        number=1,
+        step=1,
+        saved_at_s=1e-7,
+        clock=ManualClock(1e17),
+    )
+    whole = store.get(made.key)
+    assert whole is not None
+    for data in damaged(whole):
+        with pytest.raises(IntegrityError, match="e000001-000001"):
+            parse_manifest(data, key=made.key)
+    assert parse_manifest(whole, key=made.key) == made
+    for junk in (b"", b"null", b"[]", b"1", b"{}", b'"x"', b"[" * 100_000, b'{"digest":NaN}', b"\xff"):
+        with pytest.raises(IntegrityError):
+            parse_manifest(junk, key=made.key)
+    with pytest.raises(IntegrityError, match="missing"):
+        read_manifest(store, "ckpt/manifests/e000009-000001.json")
+
+
+def test_a_manifest_in_the_wrong_place_is_refused(tmp_path: Path) -> None:
+    store = MemoryStore()
+    made = commit(Uploader(store), make(tmp_path / "step-1", {"w": b"1"}))
+    data = manifest_bytes(made)
+    with pytest.raises(IntegrityError, match="holds the manifest"):
+        parse_manifest(data, key="ckpt/manifests/e000002-000001.json")
+    with pytest.raises(IntegrityError, match="belongs to job"):
+        parse_manifest(data, key=made.key, job_id="job-2")
+    newer = seal(replace(made, schema_version=99))
+    with pytest.raises(IntegrityError, match="schema 99") as caught:
+        parse_manifest(manifest_bytes(newer), key=made.key)
+    assert caught.value.code == "schema"
+
+
+def entry(path: str, **changes: object) -> FileEntry:
+    values = {
+        "path": path,
+        "size": 1,
+        "mode": 0o644,
+        "chunks": (ChunkRef(sha256="a" * 64, size=1),),
+        **changes,
+    }
+    return FileEntry(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        (entry("../x"),),
+        (entry("/etc/passwd"),),
+        (entry("a/../../x"),),
+        (entry("a//b"),),
+        (entry("."),),
+        (entry(""),),
+        (entry("a\x00b"),),
+        (entry("a\\b"),),
+        (entry("a"), entry("a")),
+        (entry("a"), entry("a/b")),
+        (entry("a/b"), entry("a/b/c/d")),
+        (entry("a", mode=0o4755),),
+        (entry("a", mode=-1),),
+        (entry("a", size=2),),
+        (entry("a", size=-1, chunks=()),),
+        (entry("a", chunks=(ChunkRef(sha256="../../../x", size=1),)),),
+        (entry("a", chunks=(ChunkRef(sha256="A" * 64, size=1),)),),
+        (entry("a", chunks=(ChunkRef(sha256="a" * 64, size=2), ChunkRef(sha256="a" * 64, size=-1))),),
+        (entry("a", size=65 << 20, chunks=(ChunkRef(sha256="a" * 64, size=65 << 20),)),),
+    ],
+    ids=lambda files: repr([(f.path, f.size, f.mode) for f in files]),
+)
+def test_a_hostile_manifest_with_a_good_digest_is_refused(files: tuple[FileEntry, ...]) -> None:
+    manifest = seal(
+        Manifest(
+            job_id="j",
+            lease_id="l",
+            epoch=1,
+            number=1,
+            step=1,
+            saved_at_s=0.0,
+            committed_at_s=0.0,
+            directory="step-1",
+            files=files,
+            total_bytes=sum(f.size for f in files),
+            digest="",
+        )
+    )
+    with pytest.raises(IntegrityError):
+        parse_manifest(manifest_bytes(manifest), key=manifest.key)
+
+
+@pytest.mark.parametrize("directory", ["", ".", "..", "a/b", "/abs", ".hidden", "a\\b"])
+def test_a_manifest_restores_into_a_plain_folder_only(directory: str) -> None:
+    manifest = seal(
+        Manifest(
+            job_id="j",
+            lease_id="l",
+            epoch=1,
+            number=1,
+            step=1,
+            saved_at_s=0.0,
+            committed_at_s=0.0,
+            directory=directory,
+            files=(entry("a"),),
+            total_bytes=1,
+            digest="",
+        )
+    )
+    with pytest.raises(IntegrityError):
+        parse_manifest(manifest_bytes(manifest), key=manifest.key)
+
+
+# ---------------------------------------------------------------- restore
+
+
+def test_restore_replaces_what_differs_and_keeps_what_holds(tmp_path: Path) -> None:
+    store = Counting()
+    source = make(tmp_path / "step-1", SMALL)
+    made = commit(Uploader(store, chunk_bytes=CHUNK), source)
+    target = tmp_path / "in"
+    path = restore(store, made, target)
+    inode = path.stat().st_ino
+    assert restore(store, made, target).stat().st_ino == inode  # nothing to do
+    changes: list[Callable[[], object]] = [
+        lambda: (path / "w2").write_bytes(b""),
+        lambda: (path / "weights.npy").write_bytes(b"short"),
+        lambda: (path / "weights.npy").write_bytes(bytes(200)),
+        lambda: (path / "weights.npy").chmod(
+            0o600 if (path / "weights.npy").stat().st_mode & 0o044 else 0o644
+        ),
+        lambda: (path / "_COMPLETE").unlink(),
+    ]
+    for change in changes:
+        change()
+        assert not holds(path, made)
+        assert contents(restore(store, made, target)) == contents(source)
+        assert [p.name for p in target.iterdir()] == ["step-1"]
+    outside = make(tmp_path / "outside", {"precious": b"1"})
+    path.rename(tmp_path / "away")
+    path.symlink_to(outside)
+    assert contents(restore(store, made, target)) == contents(source)
+    assert not path.is_symlink()
+    assert (outside / "precious").read_bytes() == b"1"
+
+
+def test_leftovers_of_a_killed_restore_go_at_the_next(tmp_path: Path) -> None:
+    store = MemoryStore()
+    made = commit(Uploader(store), make(tmp_path / "step-1", SMALL))
+    make(tmp_path / "in/.restore-abc", {"new/x": b"1"})
+    restore(store, made, tmp_path / "in")
+    assert [p.name for p in (tmp_path / "in").iterdir()] == ["step-1"]
+
+
+def test_a_prefetched_checkpoint_needs_no_store(tmp_path: Path) -> None:
+    store = MemoryStore()
+    source = make(tmp_path / "step-1", {"w": os.urandom(500), "z": bytes(500)})
+    made = commit(Uploader(store, chunk_bytes=CHUNK), source)
+    cache = tmp_path / "cache"
+    first = prefetch(store, made, cache)
+    assert first == sum(info.size for info in store.list(CHUNKS_PREFIX))
+    assert prefetch(store, made, cache) == 0
+    assert contents(restore(MemoryStore(), made, tmp_path / "in", cache=cache)) == contents(source)
+    # damage in the cache is repaired from the store, or is an error without one
+    victim = next(p for p in cache.rglob("*") if p.is_file())
+    victim.write_bytes(b"x")
+    with pytest.raises(IntegrityError):
+        restore(MemoryStore(), made, tmp_path / "in2", cache=cache)
+    assert contents(restore(store, made, tmp_path / "in3", cache=cache)) == contents(source)
+    assert prefetch(store, made, cache) > 0
+    # the next checkpoint: only the difference is fetched, what is no longer named goes
+    make(source, {"w": (source / "w").read_bytes()[:448] + os.urandom(52)})
+    after = commit(Uploader(store, base=made, chunk_bytes=CHUNK), source, 2)
+    assert prefetch(store, after, cache) == 52
+    wanted = {c.sha256 for f in after.files for c in f.chunks}
+    assert {p.name for p in cache.rglob("*") if p.is_file()} == wanted
+
+
+def test_an_error_in_the_progress_callback_ends_the_transfer(tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    store = MemoryStore()
+    source = make(tmp_path / "step-1", {"w": os.urandom(5000)})
+    lock = threading.Lock()
+    seen: list[int] = []
+
+    def progress(size: int) -> None:
+        with lock:
+            seen.append(size)
+            if len(seen) == 5:
+                raise Stop
+
+    with pytest.raises(Stop):
+        Uploader(store, chunk_bytes=CHUNK, threads=2).commit(
+            source,
+            job_id="j",
+            lease_id="l",
+            epoch=1,
+            number=1,
+            step=1,
+            saved_at_s=0.0,
+            clock=ManualClock(),
+            progress=progress,
+        )
+    assert list_manifests(store) == ()
+    seen.clear()
+    made = commit(Uploader(store, chunk_bytes=CHUNK), source)
+    with pytest.raises(Stop):
+        restore(store, made, tmp_path / "in", progress=progress)
+    assert list((tmp_path / "in").iterdir()) == []
+
+
+def test_a_restore_over_a_store_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
+    store = MemoryStore()
+    source = make(tmp_path / "step-1", {"w": b"old"})
+    old = commit(Uploader(store), source)
+    target = tmp_path / "in"
+    restore(store, old, target)
+    make(source, {"w": b"new"})
+    new = commit(Uploader(store), source, 2)
+    store.delete([chunk_key(new.files[0].chunks[0].sha256)])
+    with pytest.raises(ArylError):
+        restore(store, new, target)
+    assert (target / "step-1/w").read_bytes() == b"old"
