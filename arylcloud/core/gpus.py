@@ -17,6 +17,8 @@ from arylcloud.core.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSpec:
+    """One accelerator as a cloud sells it; ``None`` = no source confirms a figure."""
+
     name: str
     """Canonical: what offers, profiles and job files are compared by."""
     vendor: str
@@ -250,15 +252,21 @@ def serving(name: str) -> tuple[str, ...]:
     return (wanted, *(s.name for s in SPECS if s.variant_of == wanted))
 
 
+def split_request(text: str) -> tuple[str, int | None]:
+    """``NAME`` or ``NAME:COUNT`` in its parts, the name as it stands; UsageError for a bad count."""
+    name, colon, count = text.strip().partition(":")
+    if not colon:
+        return name, None
+    if not count.strip().isdecimal() or int(count) < 1:
+        raise UsageError(f"{text!r}: a whole number of GPUs ≥ 1 is expected after the colon", hint="A100:8")
+    return name.strip(), int(count)
+
+
 def parse_request(text: str) -> tuple[str, int | None]:
     """``A100`` or ``A100:8`` as people write it: canonical name, and GPUs per machine if named.
 
     >>> parse_request("a100-80gb:4")
     ('A100-80GB', 4)
     """
-    name, colon, count = text.strip().partition(":")
-    if not colon:
-        return resolve(name), None
-    if not count.strip().isdigit() or int(count) < 1:
-        raise UsageError(f"{text!r}: a whole number of GPUs ≥ 1 is expected after the colon", hint="A100:8")
-    return resolve(name), int(count)
+    name, count = split_request(text)
+    return resolve(name), count

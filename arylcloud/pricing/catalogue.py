@@ -13,7 +13,6 @@ import numpy as np
 from arylcloud.core.offer import Offer
 from arylcloud.pricing.binary import load_file, save_file
 from arylcloud.pricing.table import OfferTable, from_offers, overlay
-from arylcloud.pricing.usercsv import read_csv
 
 __all__ = ["CATALOGUE_VARIABLE", "data_file", "load", "load_bundled", "load_file", "save_file", "user_rows"]
 
@@ -54,6 +53,8 @@ def load(
 def user_rows(path: Path, base: OfferTable, *, strict: bool = True) -> OfferTable:
     """Rows of the CSV at ``path``; a shape that it leaves out (GPU, count, memory, vCPUs) is that of
     ``base``'s rows of the same cloud and instance type, where those agree."""
+    from arylcloud.pricing.usercsv import read_csv  # not needed, nor paid for, without a user's file
+
     offers = read_csv(path, strict=strict)
     return from_offers([_with_shape(offer, base) for offer in offers])
 

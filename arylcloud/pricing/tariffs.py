@@ -23,6 +23,8 @@ LOCAL: Final = "local"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tariff:
+    """A price per unit with everything one must know to believe it."""
+
     usd: float | None
     """Per ``unit``; None = unknown."""
     unit: str

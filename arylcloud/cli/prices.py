@@ -1,0 +1,300 @@
+"""``arylcloud prices``: what every GPU offer costs, where, and how old the price is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from arylcloud.core.offer import Offer
+    from arylcloud.pricing.select import Query
+    from arylcloud.pricing.table import OfferTable
+
+SCREEN_ROWS = 20
+ORDERS = ("price", "price_per_gpu", "age")
+
+app = typer.Typer(
+    help="What every GPU offer costs, where, and how old the price is.",
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+@app.callback(invoke_without_command=True)
+def prices(
+    ctx: typer.Context,
+    gpu: Annotated[
+        list[str] | None,
+        typer.Option(help="GPU, with a count per machine if it matters: A100, a100-80gb:8. May be repeated."),
+    ] = None,
+    cloud: Annotated[list[str] | None, typer.Option(help="aws, azure, gcp. May be repeated.")] = None,
+    region: Annotated[list[str] | None, typer.Option(help="us-east-1 or aws/us-east-1.")] = None,
+    infra: Annotated[
+        list[str] | None, typer.Option(help="aws, aws/us-east-1 or aws/us-east-1/use1-az4.")
+    ] = None,
+    instance_type: Annotated[list[str] | None, typer.Option(help="p4d.24xlarge")] = None,
+    market: Annotated[list[str] | None, typer.Option(help="spot, on_demand or reserved.")] = None,
+    use_spot: Annotated[bool, typer.Option("--use-spot", help="The same as --market spot.")] = False,
+    max_price: Annotated[
+        float | None, typer.Option(metavar="USD", help="At most this much per machine-hour.")
+    ] = None,
+    sort: Annotated[str, typer.Option(help=f"{', '.join(ORDERS)}.")] = "price",
+    limit: Annotated[
+        int | None,
+        typer.Option(min=0, help=f"Show so many (screen: {SCREEN_ROWS}; --json, --csv: all). 0 = all."),
+    ] = None,
+    catalogue: Annotated[
+        Path | None, typer.Option(help="Your own offers (CSV) laid over the bundled ones.")
+    ] = None,
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on stdout, readable by --catalogue.")] = False,
+) -> None:
+    """What every GPU offer costs, where, and how old the price is.
+
+    Prices are per machine, in US dollars, as the catalogue knows them: each says its age and its source.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from arylcloud.cli.output import emit_json
+    from arylcloud.core.errors import UsageError
+    from arylcloud.pricing.select import Query, order, select
+
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other")
+    if sort not in ORDERS:
+        raise UsageError(f"--sort {sort!r} is none of {', '.join(ORDERS)}")
+    table = load_catalogue(catalogue)
+    query = Query(
+        gpus=_split(gpu),
+        clouds=_split(cloud),
+        regions=_split(region),
+        infra=_split(infra),
+        instance_types=_split(instance_type),
+        markets=_markets([*_split(market), *(["spot"] if use_spot else [])]),
+        max_usd_per_hour=_max_price(max_price),
+    )
+    rows = order(table, select(table, query), sort)  # type: ignore[arg-type]  # checked above
+    shown = rows[: limit or None] if limit is not None or as_json or as_csv else rows[:SCREEN_ROWS]
+    offers = [table.row(int(i)) for i in shown]
+    if as_json:
+        newest = table.as_of_range[1]
+        stamp = {"digest": table.digest, "as_of": newest, "offers": len(table)}
+        emit_json({"catalogue": stamp, "matched": len(rows), "offers": offers})
+    elif as_csv:
+        from arylcloud.pricing.usercsv import write_csv
+
+        sys.stdout.write(write_csv(offers))
+    else:
+        _screen(table, query, rows, offers)
+
+
+@app.command()
+def doctor(
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Examine these offers (against the bundled ones).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Look for prices that cannot be true, duplicates, unknown ages. Exit code 7 on errors."""
+    import numpy as np
+
+    from arylcloud.cli.output import emit_json, error_document
+    from arylcloud.core.clock import SystemClock
+    from arylcloud.core.errors import IntegrityError
+    from arylcloud.pricing.catalogue import load, user_rows
+    from arylcloud.pricing.doctor import counts, examine, left_out
+    from arylcloud.pricing.table import concat, key_codes
+
+    now_s = SystemClock().now_s()
+    if csv is None:
+        table = load_catalogue(None)
+        examined = len(table)
+        findings = (*examine(table, now_s=now_s), *left_out())
+    else:
+        base = load()
+        own = user_rows(csv, base, strict=False)
+        both = concat(base, own)
+        mine = np.arange(len(both)) >= len(base)
+        keys = key_codes(both)
+        kept = mine | ~np.isin(keys, keys[mine])
+        examined = len(own)
+        findings = examine(both.take(kept), focus=mine[kept], now_s=now_s)
+    levels = counts(findings)
+    error = None
+    if wrong := levels["error"]:
+        error = IntegrityError(f"{wrong} kind{'s' * (wrong > 1)} of wrong figures in the catalogue")
+    if not as_json:
+        _findings_screen(findings, examined)
+        if error is not None:
+            raise error
+        return
+    document = {"offers": examined, **{f"{level}s": n for level, n in levels.items()}, "findings": findings}
+    emit_json(document | (error_document(error) if error else {}))
+    if error is not None:
+        raise typer.Exit(error.exit_code)  # stdout holds its one document already
+
+
+def load_catalogue(user_csv: Path | None) -> OfferTable:
+    """The catalogue in force for this user: ``--catalogue``, else ``offers.csv`` of the config folder."""
+    from arylcloud.cli.settings import folders
+    from arylcloud.pricing.catalogue import load
+
+    if user_csv is None and folders().user_catalogue.exists():
+        user_csv = folders().user_catalogue
+    return load(user_csv)
+
+
+def _split(values: list[str] | None) -> tuple[str, ...]:
+    return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
+
+
+def _markets(names: list[str]) -> tuple[Any, ...]:
+    from arylcloud.core.errors import UsageError
+    from arylcloud.core.offer import Market
+
+    try:
+        return tuple(Market(name.lower().replace("-", "_")) for name in names)
+    except ValueError as error:
+        raise UsageError(f"{error}", hint="markets: on_demand, spot, reserved") from error
+
+
+def _max_price(value: float | None) -> float | None:
+    from arylcloud.core.errors import UsageError
+
+    if value is not None and not value > 0:
+        raise UsageError("--max-price must be above 0", hint="US dollars per machine-hour: --max-price 12.5")
+    return value
+
+
+def _screen(table: OfferTable, query: Query, rows: NDArray[np.int64], offers: list[Offer]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from arylcloud.cli.output import note, stdout
+    from arylcloud.core.clock import SystemClock
+
+    now_s, console = SystemClock().now_s(), stdout()
+    letters = {source: chr(ord("a") + i) for i, source in enumerate(dict.fromkeys(o.source for o in offers))}
+    screen = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for title, options in {
+        "GPU": {"no_wrap": True},
+        "Place": {"overflow": "fold"},
+        "Instance type": {"overflow": "fold"},
+        "Market": {"no_wrap": True},
+        "$/h": {"justify": "right", "no_wrap": True},
+        "$/GPU-h": {"justify": "right", "no_wrap": True},
+        "Age": {"justify": "right", "no_wrap": True},
+        "Src": {"no_wrap": True},
+    }.items():
+        screen.add_column(title, **options)  # type: ignore[arg-type]
+    for offer in offers:
+        screen.add_row(
+            gpu_text(offer),
+            _place(offer, console.width),
+            offer.instance_type,
+            offer.market.value.replace("_", "-"),
+            money(offer.usd_per_hour),
+            money(None if offer.gpu_count is None else _per_gpu(offer)),
+            age(offer.as_of, now_s),
+            letters[offer.source],
+            style="" if offer.gpu_count else "dim",
+        )
+    if offers:
+        console.print(screen)
+        note("sources: " + " · ".join(f"{letter} = {source}" for source, letter in letters.items()))
+    note(_footer(table, rows, len(offers), now_s))
+    if unplannable := sum(offer.gpu_count is None for offer in offers):
+        note(f"{unplannable} of these without a known whole number of GPUs: listed, not used in plans")
+    for line in _absent(table, query):
+        note(line)
+
+
+def _place(offer: Offer, width: int) -> str:
+    """On a narrow screen a long place is broken before its zone, not within a name."""
+    if width >= 110 or len(offer.place) <= 27 or offer.zone is None:
+        return offer.place
+    return f"{offer.cloud}/{offer.region}/\n{offer.zone}"
+
+
+def gpu_text(offer: Offer) -> str:
+    return f"{offer.gpu or 'unknown'} ×{offer.gpu_count or '?'}"
+
+
+def money(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.4f}" if value < 1 else f"{value:,.2f}"
+
+
+def _per_gpu(offer: Offer) -> float | None:
+    return None if offer.usd_per_hour is None or not offer.gpu_count else offer.usd_per_hour / offer.gpu_count
+
+
+def age(as_of: str | None, now_s: float) -> str:
+    """``5 h``, ``41 d`` or ``unknown``."""
+    from arylcloud.pricing.table import parse_as_of
+
+    if as_of is None:
+        return "unknown"
+    hours = max(0.0, (now_s - parse_as_of(as_of)) / 3600)
+    return f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} d"
+
+
+def _footer(table: OfferTable, rows: NDArray[np.int64], shown: int, now_s: float) -> str:
+    from arylcloud.pricing.table import UNKNOWN_AS_OF
+
+    found = table.take(rows)
+    oldest, newest = found.as_of_range
+    parts = [f"{shown:,} of {len(rows):,} matching offers shown, {len(table):,} in the catalogue"]
+    if shown < len(rows):
+        parts[0] += " (--limit 0 shows all)"
+    if oldest is not None:
+        same = age(oldest, now_s) == age(newest, now_s)
+        span = age(oldest, now_s) if same else f"{age(newest, now_s)} to {age(oldest, now_s)}"
+        parts.append(f"prices {span} old")
+    if unknown := int((found.as_of == UNKNOWN_AS_OF).sum()):
+        parts.append(f"{unknown:,} of unknown age")
+    return " · ".join(parts)
+
+
+def _absent(table: OfferTable, query: Query) -> list[str]:
+    """What the catalogue does not hold, as far as it bears on the question."""
+    from arylcloud.pricing.doctor import gaps
+
+    asked = {text.partition(":")[0].upper() for text in query.gpus}
+    bears = {
+        "no_gcp_n1": not asked or bool(asked & {"T4", "V100", "P100", "K80", "P4"}),
+        "no_p100": not asked or "P100" in asked,
+        "no_reserved": bool(query.markets) and "reserved" in query.markets,
+    }
+    missing = [gap.message for gap in gaps(table) if bears.get(gap.code, False)]
+    return [f"not in the catalogue: {'; '.join(missing)}"] if missing else []
+
+
+def _findings_screen(findings: tuple[Any, ...], examined: int) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from arylcloud.cli.output import note, stdout
+
+    screen = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    screen.add_column("Level", no_wrap=True)
+    screen.add_column("Offers", justify="right", no_wrap=True)
+    screen.add_column("Finding", overflow="fold")
+    styles = {"error": "bold red", "warning": "yellow", "info": "dim"}
+    for finding in findings:
+        text = finding.message + (f"\n  {finding.example}" if finding.example else "")
+        screen.add_row(
+            f"[{styles[finding.level]}]{finding.level}[/]",
+            f"{finding.count:,}" if finding.count else "",
+            text,
+        )
+    if findings:
+        stdout().print(screen)
+    note(f"{examined:,} offers examined")
