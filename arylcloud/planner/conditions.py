@@ -7,6 +7,9 @@ Rows differ in precision, batch, sequence length, framework and submitter. The c
 * sequence length: the one that is asked for, else the *reference*: the one measured on most GPU types;
   a GPU without it contributes its nearest, corrected by FLOPs per token where the shape is known;
 * batch: the nearest to the one asked for, else each submitter's fastest;
+* family: rows of one origin (MLPerf, DeepLearningExamples, Gavel…) can be compared, those of two often
+  cannot (other code, other precision): of those that a GPU has, the one that covers most GPU types comes
+  first, unless a batch is asked for; the others' allocations are kept as second;
 * submitters: the median, with the spread between them as band.
 """
 
@@ -15,7 +18,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 from typing import Final, NamedTuple
 
 from arylcloud.core.plan import ThroughputSource
@@ -46,6 +48,7 @@ class Point(NamedTuple):
     log_down: float
     log_up: float
     precision: str
+    framework: str
     kind: ThroughputSource
     sources: tuple[str, ...]
     note: str
@@ -57,8 +60,12 @@ class Point(NamedTuple):
         return max(1, self.gpus // nodes), nodes
 
 
-Points = Mapping[str, Mapping[tuple[int, int | None], Point]]
-"""GPU → (GPUs, nodes) → point."""
+class Points(NamedTuple):
+    """GPU → (GPUs, nodes) → point; GPUs without a row that counts are absent."""
+
+    first: Mapping[str, Mapping[tuple[int, int | None], Point]]
+    second: Mapping[str, Mapping[tuple[int, int | None], Point]]
+    """Of other families, where the first has no such allocation."""
 
 
 def reference_seq_len(profile: Profile) -> int | None:
@@ -87,23 +94,48 @@ def reference_batch(profile: Profile, seq_len: int | None) -> float | None:
 
 
 def points(profile: Profile, conditions: Conditions) -> Points:
-    """One point per GPU and allocation; GPUs without a row that counts are absent."""
+    """One point per GPU and allocation."""
     seq_len = conditions.seq_len or reference_seq_len(profile)
     by_gpu: dict[str, list[Measurement]] = defaultdict(list)
     for m in _of_precision(profile.measurements, conditions.precision):
         by_gpu[m.gpu].append(m)
-    found: dict[str, dict[tuple[int, int | None], Point]] = {}
-    for gpu, rows in by_gpu.items():
-        if conditions.precision is None:
-            rows = next(r for tier in _TIERS if (r := [m for m in rows if m.precision in tier]))
-        rows, factor, spread, note = _at_seq_len(rows, seq_len, profile)
-        groups: dict[tuple[int, int | None], list[Measurement]] = defaultdict(list)
+    if conditions.precision is None:
+        for gpu, rows in by_gpu.items():
+            by_gpu[gpu] = next(r for tier in _TIERS if (r := [m for m in rows if m.precision in tier]))
+    ranks = _families(by_gpu)
+    first: dict[str, dict[tuple[int, int | None], Point]] = {}
+    second: dict[str, dict[tuple[int, int | None], Point]] = {}
+    for gpu, all_rows in by_gpu.items():
+        rows, factor, spread, note = _at_seq_len(all_rows, seq_len, profile)
+        groups: dict[int, dict[tuple[int, int | None], list[Measurement]]] = defaultdict(dict)
         for m in rows:
-            groups[m.gpus, m.nodes].append(m)
-        found[gpu] = {
-            where: _reduce(group, conditions.batch, factor, spread, note) for where, group in groups.items()
-        }
-    return found
+            rank = 0 if conditions.batch is not None else ranks[_family(m)]
+            groups[rank].setdefault((m.gpus, m.nodes), []).append(m)
+        first[gpu], second[gpu] = {}, {}
+        for n, rank in enumerate(sorted(groups)):
+            for where, group in groups[rank].items():
+                if n == 0:
+                    first[gpu][where] = _reduce(group, conditions.batch, factor, spread, note)
+                elif where not in first[gpu] and where not in second[gpu]:
+                    second[gpu][where] = _reduce(group, conditions.batch, factor, spread, note)
+    return Points(first, second)
+
+
+def _families(by_gpu: Mapping[str, Sequence[Measurement]]) -> dict[str, int]:
+    """Rank of each family: a user's own first, then by the number of GPU types that it covers."""
+    covered: dict[str, set[str]] = defaultdict(set)
+    for gpu, rows in by_gpu.items():
+        for m in rows:
+            covered[_family(m)].add(gpu)
+    ranked = sorted(covered, key=lambda f: (f != "", -len(covered[f]), f))
+    return {family: i for i, family in enumerate(ranked)}
+
+
+def _family(m: Measurement) -> str:
+    """Where a row comes from; empty for a user's own."""
+    if m.kind != "published":
+        return ""
+    return "MLPerf" if m.source.startswith("mlcommons/") else m.source.partition("@")[0]
 
 
 def _of_precision(rows: Sequence[Measurement], precision: str | None) -> Sequence[Measurement]:
@@ -158,13 +190,17 @@ def _reduce(
             fastest[submitter] = m
     chosen = sorted(fastest.values(), key=lambda m: m.rate)
     rates = [m.rate for m in chosen]
-    middle = median(rates)
+    middle = (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) / 2
     cut = len(rates) // 10  # of ten submitters the fastest and the slowest are left out
     down = max(REPEAT_BAND, math.log(middle / rates[cut]))
     up = max(REPEAT_BAND, math.log(rates[len(rates) - 1 - cut] / middle))
     centre = chosen[(len(chosen) - 1) // 2]
     batches = sorted({m.global_batch for m in chosen if m.global_batch is not None})
-    notes = [note] if note else []
+    notes = [centre.framework] if centre.framework else []
+    if centre.precision not in ("16bit", "submission"):
+        notes.append(centre.precision)
+    if note:
+        notes.append(note)
     if batch is not None and batches and best > math.log(1.05):
         notes.append(f"measured at batch {batches[0]:g}, not {batch:g}")
         spread = math.hypot(spread, best / 4)
@@ -177,6 +213,7 @@ def _reduce(
         log_down=math.hypot(down, spread),
         log_up=math.hypot(up, spread),
         precision=centre.precision,
+        framework=centre.framework,
         kind=centre.kind,
         sources=_sources(chosen),
         note="; ".join(notes),

@@ -14,7 +14,7 @@ Every estimate carries a band. Measured errors of each rung: spec of 2026-09, re
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -39,6 +39,7 @@ from arylcloud.planner.profiles import library as load_library
 from arylcloud.planner.work_units import conversion
 
 Rung = Literal["exact", "scaled", "power_law", "flop_model"]
+_OfGpu = Mapping[tuple[int, int | None], Point]
 Config = tuple[str, int, int]
 """(canonical GPU, GPUs per node, nodes)."""
 
@@ -46,6 +47,8 @@ PEAK_EXPONENT: Final = 0.36
 BANDWIDTH_EXPONENT: Final = 0.50
 POWER_LAW_BAND: Final = (math.log(1.5), math.log(2.0))
 """(down, up) logarithms: [T/1.5, 2T]."""
+SAME_CODE: Final = math.log(2.0)
+"""Figures of two families further apart than this are of different code, not of the same workload."""
 _NEIGHBOURS: Final = 3
 
 
@@ -58,6 +61,8 @@ class Estimate:
     high: float
     method: ThroughputSource
     rung: Rung
+    precision: str
+    """Class of the figures behind it: ``16bit``, ``fp8``, ``fp32``…, or ``submission`` (MLPerf)."""
     sources: tuple[str, ...]
     note: str
 
@@ -163,6 +168,7 @@ class _Ladder:
         self.wanted = wanted
         self.points: Points = points(profile, wanted)
         self.fixed_batch = profile.unit == "steps/s"
+        self._agreeing: dict[str, _OfGpu] = {}
         self._same: dict[Config, tuple[Point, Rung] | None] = {}
         self._near: dict[str, list[tuple[str, float, float]]] = {}
         self._efficiency: dict[Config, float] = {}
@@ -197,46 +203,72 @@ class _Ladder:
             high=rate * math.exp(point.log_up),
             method=point.kind if rung == "exact" else "estimated",
             rung=rung,
+            precision=point.precision,
             sources=point.sources,
             note="; ".join(part for part in (point.note, note) if part),
         )
 
     def _on_this_gpu(self, config: Config) -> tuple[Point, Rung] | None:
         if config not in self._same:
-            self._same[config] = self._measured(config) if config[0] in self.points else None
+            self._same[config] = self._measured(config) if config[0] in self.points.first else None
         return self._same[config]
 
     def _measured(self, config: Config) -> tuple[Point, Rung]:
         gpu, per_node, nodes = config
-        known = self.points[gpu]
-        total = per_node * nodes
-        exact = known.get((total, nodes)) or (known.get((total, None)) if nodes > 1 else None)
+        exact = _exactly(self._usable(gpu), per_node * nodes, nodes)
         if exact is not None:
             return exact, "exact"
+        scaled = self._scaled(config, self._usable(gpu))
+        other = _exactly(self.points.second[gpu], per_node * nodes, nodes)
+        if other is not None:
+            # measured, but with code so different that it says nothing beside the other GPUs' figures
+            note = f"{scaled.note}; set aside: {other.rate:.4g} {self.unit} with {other.framework}"
+            scaled = scaled._replace(note=note)
+        return scaled, "scaled"
+
+    def _usable(self, gpu: str) -> _OfGpu:
+        """The first family's points, and those of others that agree with them within a factor of two."""
+        if gpu not in self._agreeing:
+            first = self.points.first[gpu]
+            second = {
+                where: point
+                for where, point in self.points.second[gpu].items()
+                if abs(math.log(point.rate / self._scaled((gpu, *point.shape), first).rate)) <= SAME_CODE
+            }
+            self._agreeing[gpu] = {**second, **first} if second else first
+        return self._agreeing[gpu]
+
+    def _scaled(self, config: Config, usable: _OfGpu) -> Point:
+        gpu, per_node, nodes = config
+        known = [p for p in usable.values() if p.nodes is not None] or list(usable.values())
+        total = per_node * nodes
         if nodes == 1:
-            below = max((p for p in known.values() if p.nodes == 1 and p.gpus < total), default=None)
-            above = min((p for p in known.values() if p.nodes == 1 and p.gpus > total), default=None)
+            below = max((p for p in known if p.nodes == 1 and p.gpus < total), default=None)
+            above = min((p for p in known if p.nodes == 1 and p.gpus > total), default=None)
             if below is not None and above is not None and below.rate <= above.rate:
-                return _between(below, above, total), "scaled"
+                return _between(below, above, total)
         base = min(
-            known.values(),
+            known,
             key=lambda p: (
-                abs(math.log2(total / p.gpus)) + abs(math.log2(nodes / p.shape[1])) / 2,
+                abs(math.log2(total / p.gpus)) + 1.25 * abs(math.log2(nodes / p.shape[1])),
                 p.gpus,
             ),
         )
-        s = scaling.step(gpu, base.shape, (per_node, nodes), fixed_batch=self.fixed_batch)
-        note = f"scaled from {_where(base)}" + (f"; {base.note}" if base.note else "")
-        return (
-            base._replace(
-                gpus=total,
-                nodes=nodes,
-                rate=base.rate * s.factor,
-                log_down=math.hypot(base.log_down, s.log_down),
-                log_up=math.hypot(base.log_up, s.log_up),
-                note=note,
-            ),
-            "scaled",
+        s = scaling.step(
+            gpu,
+            base.shape,
+            (per_node, nodes),
+            fixed_batch=self.fixed_batch,
+            # published clusters have the network that their makers sell; a user's is as rented
+            start_network=scaling.Network.FAST if base.kind == "published" else None,
+        )
+        return base._replace(
+            gpus=total,
+            nodes=nodes,
+            rate=base.rate * s.factor,
+            log_down=math.hypot(base.log_down, s.log_down),
+            log_up=math.hypot(base.log_up, s.log_up),
+            note=f"scaled from {_where(base)}" + (f"; {base.note}" if base.note else ""),
         )
 
     def _from_other_gpus(self, config: Config) -> tuple[Point, Rung] | None:
@@ -269,19 +301,23 @@ class _Ladder:
         )
 
     def _neighbours(self, gpu: str) -> list[tuple[str, float, float]]:
-        """(measured GPU, log of the rate's ratio to it, weight), nearest first."""
+        """(measured GPU, log of the rate's ratio to it, weight), nearest first; of the same vendor and
+        of the usual precision wherever there are any."""
         if gpu in self._near:
             return self._near[gpu]
         target = gpus.BY_NAME.get(gpu)
-        ranked: list[tuple[float, str, float]] = []
-        for other, known in self.points.items():
-            ratio = _log_ratios(target, gpus.BY_NAME.get(other), next(iter(known.values())).precision)
+        ranked: list[tuple[bool, bool, float, str, float]] = []
+        for other, known in self.points.first.items():
+            precision, source = next(iter(known.values())).precision, gpus.BY_NAME.get(other)
+            ratio = _log_ratios(target, source, precision)
             if ratio is not None and other != gpu:
                 peak, bandwidth = ratio
                 log_ratio = PEAK_EXPONENT * peak + BANDWIDTH_EXPONENT * bandwidth
-                ranked.append((abs(peak) + abs(bandwidth), other, log_ratio))
+                foreign = source is not None and target is not None and source.vendor != target.vendor
+                low = precision in ("fp8", "fp4") and self.wanted.precision != precision
+                ranked.append((foreign, low, abs(peak) + abs(bandwidth), other, log_ratio))
         ranked.sort()
-        near = [(o, r, (distance + 0.15) ** -2) for distance, o, r in ranked[:_NEIGHBOURS]]
+        near = [(o, r, (d + 0.15) ** -2) for f, w, d, o, r in ranked if (f, w) == ranked[0][:2]][:_NEIGHBOURS]
         self._near[gpu] = near
         return near
 
@@ -314,6 +350,7 @@ class _Ladder:
             log_down=math.hypot(math.log(down), s.log_down),
             log_up=math.hypot(math.log(up), s.log_up),
             precision=precision,
+            framework="",
             kind="estimated",
             sources=(f"MFU: {use.source}",),
             note=f"FLOP model: MFU {use.value:.2f} of {peak:g} TFLOPS ({precision}){how}",
@@ -322,7 +359,7 @@ class _Ladder:
 
     def _refuse(self, gpu: str, per_node: int) -> Refusal:
         name = self.profile.name
-        measured = ", ".join(sorted(self.points)) or "no GPU"
+        measured = ", ".join(sorted(self.points.first)) or "no GPU"
         spec = gpus.BY_NAME.get(gpu)
         if spec is None or flops.peak_tflops(spec, "16bit") is None or spec.mem_bw_gbps is None:
             reason = f"{name}: not measured on {gpu}, whose peak or bandwidth is not known"
@@ -344,6 +381,10 @@ def _log_ratios(target: GpuSpec | None, known: GpuSpec | None, precision: str) -
     if new is None or old is None:
         return None
     return math.log(new / old), math.log(target.mem_bw_gbps / known.mem_bw_gbps)
+
+
+def _exactly(known: _OfGpu, total: int, nodes: int) -> Point | None:
+    return known.get((total, nodes)) or (known.get((total, None)) if nodes > 1 else None)
 
 
 def _between(below: Point, above: Point, total: int) -> Point:

@@ -1,9 +1,10 @@
 """Where profiles lie: the bundled file (compact, digest-checked) and a user's own YAML or JSON files.
 
 Bundled format: one line ``arylcloud-profiles 1 <sha256 of the rest>``, then zlib'd JSON
-``{built, sources: [[text, date]…], frameworks: […], profiles: {name: {title, unit, aliases, shape,
-columns…}}}``; the columns of a profile are lists of equal length (``scripts/build_profiles.py`` writes
-it). A user's file is one profile or a list of them::
+``{built, sources: [[text, date]…], frameworks: […], profiles: {name: {title, unit, aliases, shape, gpus,
+count, columns}}}``; ``columns`` is JSON in a string, so that only the profile that is asked for is
+decoded: lists of equal length (``scripts/build_profiles.py`` writes them). A user's file is one profile
+or a list of them::
 
     name: my-gpt
     unit: tokens/s                     # required: a profile without a unit is refused
@@ -21,7 +22,6 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +32,10 @@ from arylcloud.planner.profiles import Entry, Library, Measurement, Profile, Sha
 
 MAGIC: Final = b"arylcloud-profiles 1 "
 BUNDLED: Final = "profiles.bin"
+COLUMNS: Final = (
+    "gpu", "gpus", "nodes", "rate", "precision", "framework", "batch", "stated", "seq", "source",
+)  # fmt: skip
+"""Of a profile's rows; framework and source are indices into the document's lists."""
 
 _PRECISIONS: Final[Mapping[str, str]] = {
     "fp32": "fp32", "float32": "fp32", "tf32": "tf32",
@@ -70,7 +74,7 @@ def unpack(data: bytes, *, what: str) -> dict[str, Any]:
 
 
 def load_library(user_dir: Path | None) -> Library:
-    data = (resources.files("arylcloud.planner") / "data" / BUNDLED).read_bytes()
+    data = (Path(__file__).parent / "data" / BUNDLED).read_bytes()
     document = unpack(data, what=f"the bundled file {BUNDLED}")
     table: dict[str, Any] = document["profiles"]
     own = {p.name: (p, path) for path in _user_files(user_dir) for p in read_user_file(path)}
@@ -79,8 +83,8 @@ def load_library(user_dir: Path | None) -> Library:
             name=name,
             title=raw["title"],
             unit=raw["unit"],
-            measurements=len(raw["rate"]),
-            gpus=tuple(sorted(set(raw["gpu"]))),
+            measurements=raw["count"],
+            gpus=tuple(raw["gpus"]),
             origin="bundled",
         )
         for name, raw in table.items()
@@ -110,11 +114,8 @@ def load_library(user_dir: Path | None) -> Library:
 def _bundled(document: dict[str, Any], name: str) -> Profile:
     raw = document["profiles"][name]
     sources, frameworks = document["sources"], document["frameworks"]
-    rows = zip(
-        raw["gpu"], raw["gpus"], raw["nodes"], raw["rate"], raw["precision"],
-        raw["framework"], raw["batch"], raw["stated"], raw["seq"], raw["source"],
-        strict=True,
-    )  # fmt: skip
+    columns = json.loads(raw["columns"])
+    rows = zip(*(columns[name] for name in COLUMNS), strict=True)
     return Profile(
         name=name,
         title=raw["title"],

@@ -160,10 +160,18 @@ class Step(NamedTuple):
     log_up: float
 
 
-def step(gpu: str, start: tuple[int, int], end: tuple[int, int], *, fixed_batch: bool = False) -> Step:
+def step(
+    gpu: str,
+    start: tuple[int, int],
+    end: tuple[int, int],
+    *,
+    fixed_batch: bool = False,
+    start_network: Network | None = None,
+) -> Step:
     """Factor from ``start`` = (GPUs per node, nodes) to ``end`` on the same GPU.
 
     Only the parts that change are uncertain: from 8 GPUs to two machines of 8, the network alone.
+    ``start_network``: what the start was measured on (None: what clouds sell with such a machine).
 
     >>> s = step("A100", (8, 1), (8, 2))
     >>> round(s.factor, 2), round(s.log_down, 3)
@@ -171,7 +179,10 @@ def step(gpu: str, start: tuple[int, int], end: tuple[int, int], *, fixed_batch:
     """
     pairs = [
         (intra(gpu, start[0]), intra(gpu, end[0])),
-        (inter(network_of(gpu, start[0]), start[1]), inter(network_of(gpu, end[0]), end[1])),
+        (
+            inter(start_network or network_of(gpu, start[0]), start[1]),
+            inter(network_of(gpu, end[0]), end[1]),
+        ),
     ]
     if fixed_batch:
         pairs.append((strong(start[0] * start[1]), strong(end[0] * end[1])))
