@@ -7,7 +7,7 @@ without a journal record of its own is idempotent and harmless to repeat.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from arylcloud.core.events import Event, Purpose
 from arylcloud.core.offer import Offer
@@ -118,6 +118,8 @@ class Observed:
     """Highest epoch document in the mailbox."""
     mailbox_ok: bool = True
     """False: the mailbox could not be read; beats and documents are then those of last time."""
+    unlisted_since_s: Mapping[str, float] = field(default_factory=dict)
+    """Clouds that cannot be asked: wall seconds since when (of the observer's start at the earliest)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,3 +165,5 @@ class Desired:
     capabilities: Mapping[str, Capabilities]
     timing: Timing
     checkpoint_interval_s: float | None = None
+    spent_usd: float | None = None
+    """The ledger's total so far; None = not known, and no budget is judged by it."""

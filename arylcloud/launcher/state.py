@@ -47,6 +47,10 @@ class Lease:
     billing: Billing = field(default_factory=Billing)
     uncertain: bool = False
     """A create failed without proof that nothing exists."""
+    uncertain_at_s: float | None = None
+    """Wall seconds of that failure: what it left behind may land for a while after it."""
+    created_at_s: float | None = None
+    """Wall seconds at which the cloud's answer (or its list) was journaled."""
     notice_acts_at_s: float | None = None
 
     @property
@@ -127,6 +131,12 @@ class JobState:
     notified: frozenset[str] = frozenset()
     losses: tuple[tuple[float, str], ...] = ()
     """(market seconds, offer key) of each loss to the cloud."""
+    cooling: tuple[tuple[float, str], ...] = ()
+    """(market seconds, ``cloud/region``) of each notice and each loss: where not to go first."""
+    history_epoch: int = 0
+    """Epochs up to this number ended before the last resume: their ends say nothing about now."""
+    history_attempt: int = 0
+    """Leases up to this attempt, likewise."""
 
     @property
     def open_leases(self) -> tuple[Lease, ...]:
@@ -188,6 +198,18 @@ def apply(state: JobState | None, record: ev.Record) -> JobState:
 def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
     match event:
         case ev.JobPhaseChanged():
+            if event.phase is JobPhase.PENDING:
+                # a resume starts with a clean slate: what ended the job before does not end it again
+                state = replace(
+                    state,
+                    commands_ended=(),
+                    stop=None,
+                    migrate_request=None,
+                    migration=None,
+                    exit_code=None,
+                    history_epoch=state.epochs[-1].number if state.epochs else 0,
+                    history_attempt=state.attempts,
+                )
             return replace(
                 state,
                 phase=event.phase,
@@ -195,9 +217,6 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 phase_text=event.text,
                 phase_since_s=at_s,
                 exit_code=event.exit_code if event.exit_code is not None else state.exit_code,
-                # a resume starts with a clean slate: what ended the job before does not end it again
-                commands_ended=() if event.phase is JobPhase.PENDING else state.commands_ended,
-                stop=None if event.phase is JobPhase.PENDING else state.stop,
             )
         case ev.LeaseIntended():
             lease = Lease(
@@ -230,7 +249,10 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 state,
                 event.lease_id,
                 at_s,
-                LeasePhase.PENDING,
+                # one that is being ended, or was given up, and has landed after all: its phase stays,
+                # but from now on the ledger knows it
+                LeasePhase.PENDING if _phase(state, event.lease_id) is LeasePhase.INTENDED else None,
+                created_at_s=at_s,
                 instance_id=event.instance_id,
                 launched_s=event.launched_s,
                 address=event.address,
@@ -241,7 +263,7 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
         case ev.LeaseRefused():
             return _lease(state, event.lease_id, at_s, LeasePhase.REFUSED, ended_at_s=at_s, cause=event.kind)
         case ev.CreateUncertain():
-            return _lease(state, event.lease_id, at_s, None, uncertain=True)
+            return _lease(state, event.lease_id, at_s, None, uncertain=True, uncertain_at_s=at_s)
         case ev.LeasePhaseChanged():
             return _lease(state, event.lease_id, at_s, event.phase)
         case ev.LeasePriced():
@@ -258,15 +280,19 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 cause=event.cause,
                 ended_at_s=at_s,
             )
+            lease = state.leases[event.lease_id]
+            if event.cause in ("interrupted", "unknown"):
+                state = _cool(state, lease.offer, at_s)
             if event.cause != "interrupted":
                 return state
-            offer = state.leases[event.lease_id].offer
+            offer = lease.offer
             return replace(
                 state,
                 interruptions=state.interruptions + 1,
                 losses=(*state.losses, (state.market_clock.market_s(at_s), offer.key)),
             )
         case ev.NoticeSeen():
+            state = _cool(state, state.leases[event.lease_id].offer, at_s)
             return _lease(state, event.lease_id, at_s, LeasePhase.DOOMED, notice_acts_at_s=event.acts_at_s)
         case ev.EpochOpened():
             epoch = Epoch(
@@ -314,6 +340,8 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             return replace(state, rejected=state.rejected | {event.manifest})
         case ev.RequestSeen():
             state = replace(state, requests_seen=max(state.requests_seen, event.number))
+            if event.args.get("stale"):  # asked before the last resume: seen, and overtaken by it
+                return state
             if event.verb == "stop":
                 return replace(state, stop=event)
             if event.verb == "migrate":
@@ -346,6 +374,17 @@ def _lease(state: JobState, lease_id: str, at_s: float, phase: LeasePhase | None
             raise IntegrityError(f"lease {lease_id} cannot go from {lease.phase} to {phase}")
         changes = {"phase": phase, "since_s": at_s, **changes}
     return replace(state, leases={**state.leases, lease_id: replace(lease, **changes)})
+
+
+def _phase(state: JobState, lease_id: str) -> LeasePhase | None:
+    lease = state.leases.get(lease_id)
+    return None if lease is None else lease.phase
+
+
+def _cool(state: JobState, offer: Offer, at_s: float) -> JobState:
+    region = f"{offer.cloud}/{offer.region}"
+    others = (c for c in state.cooling if c[1] != region)
+    return replace(state, cooling=(*others, (state.market_clock.market_s(at_s), region)))
 
 
 def _priced(state: JobState, event: ev.LeasePriced) -> JobState:

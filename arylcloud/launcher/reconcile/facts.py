@@ -1,0 +1,293 @@
+"""What the world says, journaled. Passive: no rule here asks for anything.
+
+Order matters within a pass: what a machine committed is known before how its command ended, and both
+before the machine is counted as lost.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from arylcloud.core import events as ev
+from arylcloud.core.phases import LeasePhase
+from arylcloud.core.ports import Billing, EndCause, Machine, MachineState
+from arylcloud.core.protocol import AgentPhase, EndDoc
+from arylcloud.launcher.reconcile.draft import HEARD, Draft
+from arylcloud.launcher.state import Epoch, Lease, Training
+
+SIGNAL_PROOF_S: Final = 5.0
+"""A command that died of a signal has died with its machine, unless the machine is heard this much later."""
+
+
+def note_facts(d: Draft) -> None:
+    _requests(d)
+    _appeared(d)
+    _heard(d)
+    _checkpoints(d)
+    _commands_ended(d)
+    _trainings(d)
+    _left(d)
+
+
+def _requests(d: Draft) -> None:
+    resumed_s = d.state.phase_since_s if d.state.history_epoch or d.state.history_attempt else None
+    for request in sorted(d.observed.requests, key=lambda r: r.number):
+        if request.number <= d.state.requests_seen:
+            continue
+        args = dict(request.args)
+        if d.state.phase_code == "resumed" and resumed_s is not None and request.at_s < resumed_s:
+            args["stale"] = True  # asked of the run before: the resume has overtaken it
+        d.note(
+            ev.RequestSeen(number=request.number, verb=request.verb, args=args, by=request.by),
+            cause_id=f"request {request.number}",
+        )
+
+
+def _appeared(d: Draft) -> None:
+    """A machine of ours that the journal has not recorded: a crash, a lost answer, a late landing."""
+    for lease in tuple(d.state.leases.values()):
+        if lease.instance_id is not None or lease.phase is LeasePhase.REFUSED:
+            continue
+        machine = d.machine(lease)
+        if machine is not None:
+            d.note(_created(d, lease, machine), cause_id=f"list of {machine.cloud}")
+
+
+def _created(d: Draft, lease: Lease, machine: Machine) -> ev.LeaseCreated:
+    capabilities = d.desired.capabilities.get(machine.cloud)
+    return ev.LeaseCreated(
+        lease_id=lease.lease_id,
+        instance_id=machine.instance_id,
+        launched_s=machine.launched_s,
+        usd_per_hour=machine.usd_per_hour,
+        address=machine.address,
+        billing=capabilities.billing if capabilities is not None else Billing(),
+    )
+
+
+def _heard(d: Draft) -> None:
+    for lease in d.state.open_leases:
+        beat = d.beat(lease)
+        if beat is None:
+            continue
+        if lease.phase is LeasePhase.PENDING:
+            d.note(_phase(lease, LeasePhase.READY, "first heartbeat"), cause_id=f"beat {beat.seq}")
+        elif lease.phase is LeasePhase.SUSPECT and d.silent_s(lease) <= d.timing.silent_s:
+            d.note(_phase(lease, LeasePhase.READY, "heard again"), cause_id=f"beat {beat.seq}")
+        elif (
+            lease.phase is LeasePhase.READY
+            and d.observed.mailbox_ok
+            and d.silent_s(lease) > d.timing.silent_s
+        ):
+            text = f"not heard for {d.silent_s(lease):.0f} s; kept until its cloud says that it is gone"
+            d.note(_phase(lease, LeasePhase.SUSPECT, text), cause_id=f"beat {beat.seq}")
+            d.notify(f"suspect:{lease.lease_id}", f"{lease.lease_id} is {text}")
+        if beat.notice is not None and d.state.leases[lease.lease_id].phase in HEARD - {LeasePhase.DOOMED}:
+            d.note(
+                ev.NoticeSeen(lease_id=lease.lease_id, action=beat.notice.action, acts_at_s=beat.notice.at_s),
+                cause_id=f"beat {beat.seq}",
+            )
+
+
+def _phase(lease: Lease, phase: LeasePhase, text: str) -> ev.LeasePhaseChanged:
+    return ev.LeasePhaseChanged(lease_id=lease.lease_id, phase=phase, text=text)
+
+
+def _checkpoints(d: Draft) -> None:
+    """Manifests of the newest epoch with members; a stray machine of an older one is not read."""
+    epoch = d.member_epoch
+    known = {c.manifest for c in d.state.checkpoints}
+    for seen in sorted(d.observed.checkpoints, key=lambda c: (c.epoch, c.number)):
+        fresh = seen.key not in known and seen.key not in d.state.rejected
+        if fresh and epoch is not None and seen.epoch == epoch.number:
+            d.note(
+                ev.CheckpointCommitted(
+                    manifest=seen.key,
+                    epoch=seen.epoch,
+                    step=seen.step,
+                    saved_at_s=seen.saved_at_s,
+                    total_bytes=seen.total_bytes,
+                ),
+                cause_id=f"manifest {seen.key}",
+            )
+    for key in sorted(d.observed.damaged):
+        if key not in d.state.rejected:
+            d.note(ev.CheckpointRejected(manifest=key, message=d.observed.damaged[key]))
+    if epoch is None or epoch.resume_from is None or epoch.resume_from in d.state.rejected:
+        return
+    for lease in d.members(epoch):
+        beat = d.beat(lease)
+        if (
+            beat is not None
+            and beat.phase is AgentPhase.BROKEN
+            and beat.epoch == epoch.number
+            and epoch.resume_from in (beat.message or "")
+        ):
+            d.note(
+                ev.CheckpointRejected(
+                    manifest=epoch.resume_from, message=beat.message or "cannot be restored"
+                ),
+                cause_id=f"beat {beat.seq}",
+            )
+            return
+
+
+def _commands_ended(d: Draft) -> None:
+    epoch = d.member_epoch
+    told = {(c.epoch, c.rank) for c in d.state.commands_ended}
+    for end in sorted(d.observed.ends, key=lambda e: (e.epoch, e.rank)):
+        if (end.epoch, end.rank) in told:
+            continue
+        lease = d.state.leases.get(end.lease_id)
+        if end.in_setup:
+            counts = lease is not None and lease.attempt > d.state.history_attempt and end.exit_code != 0
+        elif epoch is None or end.epoch != epoch.number:
+            counts = False
+        else:
+            counts = end.finished or (not end.signalled and end.exit_code != 0 and _outlived(d, epoch, end))
+        if counts:
+            d.note(
+                ev.CommandEnded(
+                    epoch=end.epoch,
+                    rank=end.rank,
+                    exit_code=end.exit_code,
+                    in_setup=end.in_setup,
+                    tail=end.tail,
+                ),
+                cause_id=f"end e{end.epoch} r{end.rank}",
+            )
+
+
+def _outlived(d: Draft, epoch: Epoch, end: EndDoc) -> bool:
+    """Whether every machine of the epoch was well after the command failed: then the failure is the
+    user's. Else it may be the echo of a lost machine (peers fail, shutdowns send signals)."""
+    for lease in d.members(epoch):
+        beat = d.beat(lease)
+        if beat is None or beat.notice is not None or lease.phase is LeasePhase.DOOMED:
+            return False
+        own = lease.lease_id == end.lease_id
+        proof_s = SIGNAL_PROOF_S if end.exit_code > 128 else 0.0
+        if beat.at_s < end.at_s + proof_s or (not own and beat.at_s <= end.at_s):
+            return False
+    return True
+
+
+def _trainings(d: Draft) -> None:
+    epoch = d.member_epoch
+    begun = {(t.epoch, t.lease_id) for t in d.state.trainings}
+    starts = {(t.lease_id, t.started_at_s) for t in d.state.trainings}
+    for lease in d.members(epoch) if epoch is not None else ():
+        beat = d.beat(lease)
+        if epoch is None or beat is None or beat.first_step_s is None:
+            continue
+        shown_before = (lease.lease_id, beat.first_step_s) in starts  # the epoch before's, still on show
+        if (epoch.number, lease.lease_id) not in begun and beat.epoch >= epoch.number and not shown_before:
+            event = ev.TrainingStarted(
+                epoch=epoch.number, lease_id=lease.lease_id, at_s=beat.first_step_s, step=epoch.resume_step
+            )
+            d.note(event, cause_id=f"beat {beat.seq}")
+    by_number = {e.number: e for e in d.state.epochs}
+    for training in d.state.trainings:
+        lease = d.state.leases[training.lease_id]
+        beat = d.beat(lease)
+        if training.stopped_at_s is not None or beat is None or lease.phase not in HEARD:
+            continue
+        if beat.drained_epoch >= training.epoch and d.settled(lease, by_number[training.epoch]):
+            _stop_training(d, lease, training)
+
+
+def _stop_training(d: Draft, lease: Lease, training: Training) -> None:
+    epoch = next(e for e in d.state.epochs if e.number == training.epoch)
+    rank = next(m.rank for m in epoch.members if m.lease_id == lease.lease_id)
+    end = next((e for e in d.observed.ends if (e.epoch, e.rank) == (training.epoch, rank)), None)
+    beat = d.beat(lease)
+    own = [c for c in d.state.checkpoints if c.epoch == training.epoch and c.manifest not in d.state.rejected]
+    committed_step = own[-1].step if own else epoch.resume_step
+    how: Literal["drained", "exited", "lost"] = "lost"
+    steps = [training.first_step, committed_step]
+    at_s = training.started_at_s
+    if beat is not None:
+        at_s = max(at_s, beat.at_s)
+        if beat.step is not None and beat.epoch >= training.epoch:
+            steps.append(beat.step)
+        if beat.drained_epoch >= training.epoch:
+            how = "drained"
+    if end is not None:
+        at_s = max(training.started_at_s, end.at_s)
+        how = "drained" if end.signalled and not end.finished else "exited"
+        if end.step is not None:
+            steps.append(end.step)
+    d.note(
+        ev.TrainingStopped(
+            epoch=training.epoch,
+            lease_id=lease.lease_id,
+            at_s=at_s,
+            last_step=max(steps),
+            committed_step=committed_step,
+            committed_saved_at_s=own[-1].saved_at_s if own else None,
+            how=how,
+        )
+    )
+
+
+def _left(d: Draft) -> None:
+    """RELEASED, and only where the cloud says so: it lists the machine as gone, or lists it no more."""
+    for lease in tuple(d.state.leases.values()):
+        machine = d.machine(lease)
+        if not lease.open:
+            if lease.phase is LeasePhase.RELEASED and machine is not None:
+                _correct_end(d, lease, machine)
+            continue
+        if lease.phase is LeasePhase.INTENDED or not d.listed(lease):
+            continue
+        if machine is not None:
+            if machine.state is MachineState.GONE:
+                ended_s = d.now_market_s if machine.ended_s is None else machine.ended_s
+                _release(d, lease, ended_s, machine.end_cause)
+        elif lease.instance_id is None:
+            if lease.phase is LeasePhase.ENDING and d.now_s >= _landed_by_s(d, lease):
+                _release(d, lease, d.now_market_s, EndCause.TERMINATED)
+        elif _absent(d, lease):
+            acted = lease.notice_acts_at_s is not None and d.now_s >= lease.notice_acts_at_s
+            ended = EndCause.TERMINATED if lease.phase is LeasePhase.ENDING else EndCause.UNKNOWN
+            _release(d, lease, d.now_market_s, EndCause.INTERRUPTED if acted else ended)
+
+
+def _landed_by_s(d: Draft, lease: Lease) -> float:
+    """Until when a create without answer may still bring a machine (wall seconds)."""
+    last_call_s = lease.since_s if lease.uncertain_at_s is None else lease.uncertain_at_s
+    return last_call_s + max(d.timing.landing_s, d.timing.list_lag_s)
+
+
+def _absent(d: Draft, lease: Lease) -> bool:
+    """Not listed, for longer than lists lag; and, unless we ended it, not heard either."""
+    created_s = lease.intended_at_s if lease.created_at_s is None else lease.created_at_s
+    if d.now_s < created_s + d.timing.list_lag_s:
+        return False
+    if lease.phase is LeasePhase.ENDING:
+        return True
+    return d.observed.mailbox_ok and d.silent_s(lease) > d.timing.silent_s
+
+
+def _release(d: Draft, lease: Lease, ended_s: float, cause: EndCause | None) -> None:
+    for training in d.state.trainings:
+        if training.lease_id == lease.lease_id and training.stopped_at_s is None:
+            _stop_training(d, lease, training)
+    if cause is None:
+        cause = EndCause.TERMINATED if lease.phase is LeasePhase.ENDING else EndCause.UNKNOWN
+    if lease.launched_s is not None:
+        ended_s = max(ended_s, lease.launched_s)
+    d.note(
+        ev.LeaseReleased(lease_id=lease.lease_id, ended_s=ended_s, cause=cause.value),
+        cause_id=f"list of {lease.offer.cloud}",
+    )
+
+
+def _correct_end(d: Draft, lease: Lease, machine: Machine) -> None:
+    """A machine that landed after its lease was closed, swept since: the ledger gets its real end."""
+    if machine.ended_s is None or lease.ended_s is None or lease.ended_at_s is None:
+        return
+    late = lease.created_at_s is not None and lease.created_at_s > lease.ended_at_s
+    if late and machine.state is MachineState.GONE and machine.ended_s > lease.ended_s:
+        cause = machine.end_cause or EndCause.TERMINATED
+        d.note(ev.LeaseReleased(lease_id=lease.lease_id, ended_s=machine.ended_s, cause=cause.value))

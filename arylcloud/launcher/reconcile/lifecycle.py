@@ -1,0 +1,199 @@
+"""The job's own phases: why it ends, how it ends, and what it is called until then."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from arylcloud.core.phases import JobPhase, LeasePhase
+from arylcloud.core.ports import EndCause, MachineState
+from arylcloud.launcher.offers import DETERMINISTIC
+from arylcloud.launcher.reconcile import migration
+from arylcloud.launcher.reconcile.draft import HEARD, Draft
+from arylcloud.launcher.reconcile.leases import BAD_STARTS
+from arylcloud.launcher.state import JobState, Lease
+
+MAX_BAD_STARTS: Final = 5
+"""So many machines in a row that never got to work are no accident: the image, the set-up, the network."""
+
+FINISHED: Final = "finished"
+STOP: Final = "stop_requested"
+_OVERTAKEN_BY_FINISH: Final = frozenset({STOP, "over_budget", "max_runtime"})
+
+
+def decide(d: Draft) -> None:
+    """Enter STOPPING for the first cause that holds. Once in it, only a finish changes the outcome."""
+    if d.stopping:
+        if d.state.phase_code in _OVERTAKEN_BY_FINISH and _finished(d):
+            d.phase(JobPhase.STOPPING, FINISHED, "the command has finished on all ranks")
+        return
+    cause = _finish(d) or _refused(d) or _asked(d) or _limits(d) or _given_up(d)
+    if cause is not None:
+        code, text, exit_code = cause
+        d.phase(JobPhase.STOPPING, code, text, exit_code)
+
+
+Cause = tuple[str, str, int | None]
+
+
+def _finished(d: Draft) -> bool:
+    epoch = d.member_epoch
+    if epoch is None:
+        return False
+    done = {c.rank for c in d.state.commands_ended if c.epoch == epoch.number and c.exit_code == 0}
+    return done >= {m.rank for m in epoch.members}
+
+
+def _finish(d: Draft) -> Cause | None:
+    if _finished(d):
+        return FINISHED, "the command has finished on all ranks", 0
+    epoch = d.member_epoch
+    for ended in d.state.commands_ended:
+        if ended.exit_code == 0:
+            continue
+        last = f": {ended.tail.strip().splitlines()[-1]:.200}" if ended.tail.strip() else ""
+        if ended.in_setup:
+            return "setup", f"setup failed with exit code {ended.exit_code}{last}", ended.exit_code
+        if epoch is not None and ended.epoch == epoch.number:
+            text = f"the command failed with exit code {ended.exit_code} on rank {ended.rank}{last}"
+            return "user_command", text, ended.exit_code
+    return None
+
+
+def _refused(d: Draft) -> Cause | None:
+    for lease in _current(d.state):
+        if lease.phase is LeasePhase.REFUSED and lease.cause in DETERMINISTIC:
+            return (
+                lease.cause or "usage",
+                f"{lease.offer.cloud} refused: {lease.cause}; no other try helps",
+                None,
+            )
+    return None
+
+
+def _asked(d: Draft) -> Cause | None:
+    stop = d.state.stop
+    return None if stop is None else (STOP, f"stop asked for by {stop.by}", None)
+
+
+def _limits(d: Draft) -> Cause | None:
+    limits = d.state.spec.constraints
+    spent = d.desired.spent_usd
+    if limits.budget_usd is not None and spent is not None and spent >= limits.budget_usd:
+        return "over_budget", f"${spent:.2f} of a budget of ${limits.budget_usd:.2f} is spent", None
+    if limits.max_runtime_s is not None:
+        ran_s = trained_market_s(d.state, d.now_s)
+        if ran_s >= limits.max_runtime_s:
+            return "max_runtime", f"it has run for {ran_s / 3600:.2f} h, the longest that is allowed", None
+    return None
+
+
+def trained_market_s(state: JobState, now_s: float) -> float:
+    """Market seconds of running, provisioning excluded: per epoch from the first start to the last stop."""
+    total_s = 0.0
+    for epoch in state.epochs:
+        trainings = [t for t in state.trainings if t.epoch == epoch.number]
+        if trainings:
+            start_s = min(t.started_at_s for t in trainings)
+            stop_s = max(now_s if t.stopped_at_s is None else t.stopped_at_s for t in trainings)
+            total_s += max(0.0, stop_s - start_s) * state.market_clock.scale
+    return total_s
+
+
+def _given_up(d: Draft) -> Cause | None:
+    spec = d.state.spec
+    if spec.recovery == "none" or spec.on_node_loss == "fail":
+        rule = "recovery: none" if spec.recovery == "none" else "on_node_loss: fail"
+        for lease in _current(d.state):
+            if _was_member(d.state, lease) and _lost(lease):
+                how = lease.cause or lease.ending_code
+                return "node_lost", f"{lease.lease_id} was lost ({how}); {rule}", None
+    trained = {t.lease_id for t in d.state.trainings}
+    row = 0
+    for lease in _current(d.state):
+        if lease.ending_code in BAD_STARTS:
+            row += 1
+            if row >= MAX_BAD_STARTS:
+                return (
+                    "bad_starts",
+                    f"{row} machines in a row never got to work; the last: {lease.ending_code}",
+                    None,
+                )
+        elif lease.lease_id in trained:
+            row = 0
+    return None
+
+
+def _current(state: JobState) -> list[Lease]:
+    return [lease for lease in state.leases.values() if lease.attempt > state.history_attempt]
+
+
+def _was_member(state: JobState, lease: Lease) -> bool:
+    return any(m.lease_id == lease.lease_id for e in state.epochs for m in e.members)
+
+
+def _lost(lease: Lease) -> bool:
+    """Gone or going without our wish."""
+    if lease.ending_code is not None:
+        return lease.ending_code in ("lost", "noticed", "broken")
+    return lease.phase is LeasePhase.RELEASED and lease.cause != EndCause.TERMINATED
+
+
+def wind_down(d: Draft) -> None:
+    """Final checkpoint, then release of everything, then the end: in this order, each confirmed."""
+    epoch = d.member_epoch
+    busy = d.at_work(epoch) if epoch is not None else ()
+    if busy and epoch is not None:
+        reported = {e.lease_id for e in d.observed.ends if e.epoch == epoch.number}
+        still_running = any(lease.lease_id not in reported for lease in busy)
+        if still_running and not d.draining and d.observed.mailbox_ok:
+            d.open_epoch((), d.state.phase_text)
+        since_s = d.state.epochs[-1].opened_at_s if d.draining else d.state.phase_since_s
+        if d.now_s > since_s + d.timing.drain_timeout_s:
+            busy = ()
+    waiting_for = {lease.lease_id for lease in busy}
+    for lease in d.state.open_leases:
+        if lease.phase is not LeasePhase.ENDING and lease.lease_id not in waiting_for:
+            d.end(lease, d.state.phase_code, d.state.phase_text)
+    if not d.state.open_leases and all(m.state is MachineState.GONE for m in d.observed.machines):
+        _conclude(d)
+
+
+def _conclude(d: Draft) -> None:
+    state = d.state
+    code, text = state.phase_code, state.phase_text
+    outcome = {FINISHED: JobPhase.SUCCEEDED, STOP: JobPhase.STOPPED}.get(code, JobPhase.FAILED)
+    deadline_s = state.spec.constraints.deadline_s
+    took_s = d.now_market_s - state.market_clock.market_s(state.submitted_at_s)
+    if outcome is JobPhase.SUCCEEDED and deadline_s is not None and took_s > deadline_s:
+        code, text = "missed_deadline", f"finished, {(took_s - deadline_s) / 3600:.2f} h after its deadline"
+    d.notify(f"ended:{state.history_epoch}:{state.history_attempt}", f"{state.job_id} {outcome}: {text}")
+    d.phase(outcome, code, text, state.exit_code)
+
+
+def name_phase(d: Draft) -> None:
+    """What the job is doing, said when it changes."""
+    moving = migration.phase(d)
+    epoch = d.member_epoch
+    if moving is not None:
+        d.phase(*moving)
+    elif epoch is not None and not d.draining and all(x.phase in HEARD for x in d.members(epoch)):
+        doomed = [x for x in d.members(epoch) if x.phase is LeasePhase.DOOMED and d.settled(x, epoch)]
+        if not doomed:
+            where = d.members(epoch)[0].offer.key
+            d.phase(JobPhase.RUNNING, "running", f"epoch {epoch.number} on {d.nodes} × {where}")
+            return
+        _between(d)
+    else:
+        _between(d)
+
+
+def _between(d: Draft) -> None:
+    if d.waiting is not None:
+        code, text = d.waiting
+        d.phase(JobPhase.WAITING, code, text)
+        d.notify(f"waiting:{d.state.attempts}", f"{d.state.job_id} waits: {text}")
+    elif d.member_epoch is not None:
+        d.phase(JobPhase.RECOVERING, "recovering", "a replacement is on its way")
+    elif d.state.open_leases:
+        offer = d.state.open_leases[-1].offer.key
+        d.phase(JobPhase.PROVISIONING, "provisioning", f"{d.nodes} × {offer} asked for")

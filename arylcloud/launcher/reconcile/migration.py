@@ -1,0 +1,140 @@
+"""Moving a running job, make-before-break. Each step may be the last: the job goes on regardless."""
+
+from __future__ import annotations
+
+from arylcloud.core import events as ev
+from arylcloud.core.offer import Offer
+from arylcloud.core.phases import JobPhase, LeasePhase
+from arylcloud.core.protocol import AgentPhase
+from arylcloud.launcher.offers import barred, covers
+from arylcloud.launcher.reconcile.draft import Draft
+from arylcloud.launcher.reconcile.epochs import gang, handed_over, intact
+from arylcloud.launcher.reconcile.slots import lease_until_s
+from arylcloud.launcher.state import Epoch, Lease
+
+
+def step(d: Draft) -> None:
+    epoch = d.member_epoch
+    if epoch is None or not d.observed.mailbox_ok:
+        return
+    if d.state.migration is not None:
+        _go_on(d, epoch)
+    elif not d.draining and intact(d, epoch):
+        _start(d, epoch)
+
+
+def _start(d: Draft, epoch: Epoch) -> None:
+    current = d.members(epoch)[0].offer
+    request, advice = d.state.migrate_request, d.desired.move
+    if any(lease.phase is not LeasePhase.READY for lease in d.members(epoch)):
+        return
+    if request is not None:
+        found = _asked_for(d, current, request)
+        if isinstance(found, str):
+            d.note(ev.MigrationEnded(done=False, text=found), cause_id=f"request {request.number}")
+            return
+        cause, why = f"request {request.number}", f"asked for by {request.by}"
+        saving = advice.saving_usd if advice is not None and advice.to.key == found.key else None
+        target = found
+    elif advice is not None and _may_move(d, current, advice.to):
+        target, cause, why, saving = advice.to, "advice", advice.why, advice.saving_usd
+    else:
+        return
+    d.note(
+        ev.MigrationStarted(
+            to=target, from_offer=current.key, expected_saving_usd=saving, forced=request is not None, why=why
+        ),
+        cause_id=cause,
+    )
+    for index in range(d.nodes):
+        d.create(target, index, "migrate", lease_until_s(d, target), why)
+
+
+def _asked_for(d: Draft, current: Offer, request: ev.RequestSeen) -> Offer | str:
+    """The offer that a request names (or, without a name, that the policy would choose), or why not."""
+    wanted = request.args.get("to")
+    if wanted:
+        named = [o for o in d.desired.ranking if o.key == wanted or covers(str(wanted), o)]
+        offers = [o for o in named if o.key != current.key]
+        if not offers:
+            where = "it is there already" if named else f"{wanted} is no offer that this job accepts"
+            return where
+    elif d.desired.move is not None:
+        offers = [d.desired.move.to]
+    else:
+        return f"no market is better than {current.key} by enough to pay for a move"
+    free = [o for o in offers if barred(o, d.state.bars, d.now_market_s) is None]
+    if not free:
+        bar = barred(offers[0], d.state.bars, d.now_market_s)
+        return f"{offers[0].key} is barred: {bar.why if bar else ''}"
+    return free[0]
+
+
+def _may_move(d: Draft, current: Offer, to: Offer) -> bool:
+    spec = d.state.spec
+    if not spec.migrate.auto or spec.recovery == "none" or to.key == current.key:
+        return False
+    if barred(to, d.state.bars, d.now_market_s) is not None:
+        return False
+    last_s = d.state.migration_at_s
+    return last_s is None or (
+        d.now_market_s - d.state.market_clock.market_s(last_s) >= spec.migrate.at_most_every_s
+    )
+
+
+def _go_on(d: Draft, epoch: Epoch) -> None:
+    targets = {lease.index: lease for lease in d.targets()}
+    if len(targets) < d.nodes:
+        d.note(ev.MigrationEnded(done=False, text=f"the new machine is not to be had: {_fate(d)}"))
+        return
+    if not intact(d, epoch) and not (d.draining and _whole(d, epoch)):
+        d.note(
+            ev.MigrationEnded(done=True, text="the old machine is lost or noticed; the new one takes over")
+        )
+        return
+    members = gang(d, targets)
+    if members is None or not (d.draining or all(_prefetched(d, t, epoch) for t in targets.values())):
+        return
+    if not handed_over(d, epoch, f"moving to {targets[0].offer.key}"):
+        return
+    d.open_epoch(members, f"moved to {targets[0].offer.key}")
+    d.note(ev.MigrationEnded(done=True, text=f"{d.members(epoch)[0].offer.key} → {targets[0].offer.key}"))
+
+
+def _whole(d: Draft, epoch: Epoch) -> bool:
+    """While it drains for the move, the old gang is whole as long as none of it is lost."""
+    return all(lease.phase in (LeasePhase.READY, LeasePhase.SUSPECT) for lease in d.members(epoch))
+
+
+def _prefetched(d: Draft, target: Lease, epoch: Epoch) -> bool:
+    """The last checkpoint (or one just overtaken) is on the new machine's disk; or it takes too long."""
+    lineage = d.state.lineage
+    if lineage is None or d.now_s > target.since_s + d.timing.drain_timeout_s:
+        return True
+    beat = d.beat(target)
+    recent = {c.manifest for c in d.state.checkpoints if c.epoch == epoch.number}
+    newest = [c.manifest for c in d.state.checkpoints if c.manifest in recent][-3:]
+    return (
+        beat is not None
+        and beat.phase is not AgentPhase.BROKEN
+        and (
+            beat.prefetched == lineage.manifest or (beat.prefetched is not None and beat.prefetched in newest)
+        )
+    )
+
+
+def _fate(d: Draft) -> str:
+    started_s = d.state.migration_at_s or 0.0
+    ours = [
+        lease
+        for lease in d.state.leases.values()
+        if lease.purpose == "migrate" and lease.intended_at_s >= started_s
+    ]
+    return ", ".join(f"{x.lease_id} {x.phase} ({x.cause or x.ending_code or 'no answer'})" for x in ours)
+
+
+def phase(d: Draft) -> tuple[JobPhase, str, str] | None:
+    migration = d.state.migration
+    if migration is None:
+        return None
+    return JobPhase.MIGRATING, "migrate", f"{migration.from_offer} → {migration.to.key}: {migration.why}"

@@ -1,0 +1,113 @@
+"""Filling the job's slots: which machines should exist that do not, and which exist too often."""
+
+from __future__ import annotations
+
+from arylcloud.core.offer import Offer
+from arylcloud.core.phases import LeasePhase
+from arylcloud.launcher.offers import acceptable, barred, why_none
+from arylcloud.launcher.reconcile.draft import Draft
+from arylcloud.launcher.state import Lease
+
+
+def repeat_intents(d: Draft) -> None:
+    """INTENDED without outcome: the launcher died between the two. The same token is asked again."""
+    if not d.observed.mailbox_ok:
+        return
+    for lease in d.state.open_leases:
+        fresh = lease.phase is LeasePhase.INTENDED and not lease.uncertain
+        if fresh and lease.lease_id not in d.asked():
+            d.repeat_create(lease)
+
+
+def trim(d: Draft) -> None:
+    """One machine per slot: what a migration left behind, or brought in vain, goes."""
+    keep = {lease.lease_id for lease in (*d.holders().values(), *d.targets())}
+    epoch = d.member_epoch
+    members = {m.lease_id for m in epoch.members} if epoch else set()
+    busy = {lease.lease_id for lease in d.at_work(epoch)} if epoch else set()
+    for lease in d.state.open_leases:
+        if lease.phase not in (LeasePhase.ENDING, LeasePhase.DOOMED) and lease.lease_id not in keep:
+            if lease.lease_id in busy and lease.lease_id in members:
+                continue  # still working for the open epoch
+            d.end(lease, "surplus", "another machine has its place")
+
+
+def fill(d: Draft) -> None:
+    """Ask for what is missing, on one offer for all slots: an epoch lives in one zone, on one type."""
+    if not d.observed.mailbox_ok:  # no intent could be mirrored before its effect
+        return
+    holders = d.holders()
+    missing = [index for index in range(d.nodes) if index not in holders]
+    if not missing or not _may_replace(d):
+        return
+    offer = _kin(d, holders) if holders else _choice(d)
+    if offer is None:
+        return
+    epoch = d.member_epoch
+    for index in missing:
+        why = _why(d, index, offer)
+        d.create(offer, index, "start" if epoch is None else "replace", lease_until_s(d, offer), why)
+
+
+def lease_until_s(d: Draft, offer: Offer) -> float:
+    """How long a machine goes on if nobody renews it: ``unattended``, or until the budget is spent."""
+    until_s = d.now_s + d.state.spec.unattended_s
+    budget, spent, price = d.state.spec.constraints.budget_usd, d.desired.spent_usd, offer.usd_per_hour
+    if budget is not None and spent is not None and price:
+        left_market_s = max(0.0, budget - spent) / (price * d.nodes) * 3600.0
+        until_s = min(until_s, d.state.market_clock.wall_s(d.now_market_s + left_market_s))
+    return until_s
+
+
+def replaces_all(d: Draft) -> bool:
+    return d.state.spec.on_node_loss == "restart"
+
+
+def _may_replace(d: Draft) -> bool:
+    """``recovery: none`` and ``on_node_loss: fail``: what has run once is not run again."""
+    spec = d.state.spec
+    never = spec.recovery == "none" or spec.on_node_loss == "fail"
+    return not (never and d.member_epoch is not None)
+
+
+def _choice(d: Draft) -> Offer | None:
+    """The best offer that may be tried now; None = wait (and ``d.waiting`` says for what)."""
+    free = acceptable(d.desired.ranking, d.state.bars, d.state.cooling, d.now_market_s, d.timing)
+    if not free:
+        d.waiting = why_none(d.desired.ranking, d.state.bars, d.now_market_s)
+        return None
+    bar = barred(free[0], d.state.bars, d.now_market_s)
+    return free[0] if bar is None else None  # throttled: the same call again, later
+
+
+def _kin(d: Draft, holders: dict[int, Lease]) -> Offer | None:
+    """The survivors' own offer, so that they are kept. Where that is barred, all move together: the
+    survivors are ended (idle, drained) as soon as there is somewhere else to go."""
+    epoch = d.member_epoch
+    survivors = list(holders.values())
+    offer = survivors[0].offer
+    lost_member = epoch is not None and any(m not in survivors for m in d.members(epoch))
+    regroup = barred(offer, d.state.bars, d.now_market_s) is not None
+    if not regroup and not (replaces_all(d) and lost_member and _all_members(d, survivors)):
+        fresh = next((o for o in d.desired.ranking if o.key == offer.key), offer)
+        return fresh
+    choice = _choice(d)
+    busy = d.at_work(epoch) if epoch else ()
+    if choice is None or any(lease in busy for lease in survivors):
+        return None
+    for lease in survivors:
+        d.end(lease, "regroup", f"{offer.key} cannot be completed; all machines move to {choice.key}")
+    return None  # the next pass finds every slot empty
+
+
+def _all_members(d: Draft, leases: list[Lease]) -> bool:
+    epoch = d.member_epoch
+    return epoch is not None and {x.lease_id for x in leases} <= {m.lease_id for m in epoch.members}
+
+
+def _why(d: Draft, index: int, offer: Offer) -> str:
+    lost = [lease for lease in d.state.leases.values() if lease.index == index]
+    if not lost:
+        return f"rank {index}: {offer.key} ranks first of {len(d.desired.ranking)}"
+    last = lost[-1]
+    return f"rank {index}: {last.lease_id} is {last.phase} ({last.cause or last.ending_code or 'notice'})"
