@@ -1,0 +1,192 @@
+"""From a bare machine to a ready one: the job's document, its files, a look at the GPUs, ``setup``."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import tarfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from arylcloud.agent import environment
+from arylcloud.agent.config import Config
+from arylcloud.agent.process import Command, shell_argv
+from arylcloud.agent.shipper import Stream, one_line
+from arylcloud.checkpoint.chunks import sha256
+from arylcloud.core.codec import loads, parse
+from arylcloud.core.errors import ArylError, IntegrityError, StoreError
+from arylcloud.core.ports import ObjectStore
+from arylcloud.core.protocol import JOB_KEY, SECRETS_KEY, AgentPhase, JobDoc
+
+WORKDIR_BYTES = 20 << 30
+"""Unpacked: more is not a workdir but a data set, or an attack."""
+GPU_CHECK_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booted:
+    """How far this machine is. BROKEN: ``problem`` says why; with ``exit_code``, the job's own
+    ``setup`` failed, and would on any other machine."""
+
+    phase: AgentPhase = AgentPhase.BOOTING
+    problem: str | None = None
+    exit_code: int | None = None
+    job: JobDoc | None = None
+    secrets: dict[str, str] | None = None
+
+
+class Boot(threading.Thread):
+    """Runs once. Everything that waits (for the store, for ``setup``) waits in this thread."""
+
+    def __init__(self, store: ObjectStore, config: Config, stream: Stream, *, log: Callable[[str], None]):
+        super().__init__(name="boot", daemon=True)
+        self._store = store
+        self._config = config
+        self._stream = stream
+        self._log = log
+        self._lock = threading.Lock()
+        self._state = Booted()
+        self._setup: Command | None = None
+        self._stop = threading.Event()
+
+    @property
+    def state(self) -> Booted:
+        with self._lock:
+            return self._state
+
+    def stop(self) -> None:
+        """The machine is not wanted any more: ``setup`` is ended, too."""
+        self._stop.set()
+        if self._setup is not None:
+            self._setup.kill()
+
+    def run(self) -> None:
+        try:
+            self._boot()
+        except ArylError as error:
+            self._broken(error.message)
+        except Exception as error:  # noqa: BLE001 - this machine is of no use; the launcher must know
+            self._broken(f"this machine could not be prepared: {one_line(error)}")
+
+    def _boot(self) -> None:
+        job = loads(JobDoc, self._patiently(JOB_KEY), what=JOB_KEY)
+        if job.job_id != self._config.job_id:
+            raise IntegrityError(
+                f"{JOB_KEY} is of {job.job_id}, this machine was made for {self._config.job_id}"
+            )
+        self._set(Booted(phase=AgentPhase.SETUP, job=job))
+        if self._config.gpus:
+            check_gpus(self._config.gpus)
+        unpack_workdir(self._workdir(job), self._config.workdir)
+        secrets = self._secrets(job)
+        self._set(Booted(phase=AgentPhase.SETUP, job=job, secrets=secrets))
+        if job.spec.setup:
+            env = environment.base(self._config, job.spec, secrets)
+            self._log("running setup")
+            self._setup = Command(
+                shell_argv(job.spec.setup, self._config.scratch),
+                cwd=self._config.workdir,
+                env=env,
+                output=self._stream.write,
+            )
+            code = self._setup.wait()
+            if code != 0 and not self._stop.is_set():
+                problem = f"setup failed with exit code {code}"
+                self._log(problem)
+                broken = Booted(phase=AgentPhase.BROKEN, problem=problem, exit_code=code, job=job)
+                self._set(broken)
+                return
+        self._set(Booted(phase=AgentPhase.READY, job=job, secrets=secrets))
+        self._log("ready")
+
+    def _workdir(self, job: JobDoc) -> bytes | None:
+        if job.workdir_sha256 is None:
+            return None
+        key = f"workdir-{job.workdir_sha256}.tar.gz"
+        data = self._patiently(key)
+        if sha256(data) != job.workdir_sha256:
+            raise IntegrityError(f"{key} is damaged: its digest does not hold")
+        return data
+
+    def _secrets(self, job: JobDoc) -> dict[str, str]:
+        """Into the commands' environment only: never to disk, never to a log."""
+        if not job.spec.secret_names:
+            return {}
+        document = parse(self._patiently(SECRETS_KEY), what=SECRETS_KEY)
+        if not isinstance(document, dict):
+            raise IntegrityError(f"{SECRETS_KEY}: an object was expected")
+        missing = [name for name in job.spec.secret_names if name not in document]
+        if missing:
+            raise IntegrityError(f"{SECRETS_KEY} lacks {', '.join(missing)}")
+        return {str(name): str(document[name]) for name in job.spec.secret_names}
+
+    def _patiently(self, key: str) -> bytes:
+        """An outage is waited for. An object that is not there after a minute never will be."""
+        missing = 0
+        wait_s = 0.5
+        while not self._stop.is_set():
+            try:
+                data = self._store.get(key)
+                if data is not None:
+                    return data
+                missing += 1
+                if missing > 60:
+                    raise IntegrityError(f"{key} is not in the mailbox")
+                self._stop.wait(1.0)
+            except StoreError as error:
+                self._log(f"waiting for the store: {error.message}")
+                self._stop.wait(wait_s)
+                wait_s = min(10.0, wait_s * 2)
+        raise IntegrityError(f"{key} was not read: this machine is ending")
+
+    def _broken(self, problem: str) -> None:
+        self._log(problem)
+        with self._lock:
+            job = self._state.job
+        self._set(Booted(phase=AgentPhase.BROKEN, problem=problem, job=job))
+
+    def _set(self, state: Booted) -> None:
+        with self._lock:
+            self._state = state
+
+
+def unpack_workdir(data: bytes | None, target: Path) -> None:
+    """``data`` (tar.gz; None: no files) becomes the folder ``target``, by one rename.
+
+    Raises IntegrityError for an archive that would leave the folder, holds devices, or is too big.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(target.name + ".part")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    if data is not None:
+        try:
+            with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+                if sum(member.size for member in archive) > WORKDIR_BYTES:
+                    raise IntegrityError(f"the workdir is larger than {WORKDIR_BYTES >> 30} GiB unpacked")
+                archive.extractall(partial, filter="data")
+        except (tarfile.TarError, EOFError, OSError) as error:
+            raise IntegrityError(f"the workdir cannot be unpacked: {one_line(error)}") from error
+    if target.exists():
+        shutil.rmtree(target)
+    partial.rename(target)
+
+
+def check_gpus(wanted: int) -> None:
+    """Raises IntegrityError if ``nvidia-smi`` does not answer in a minute, or shows too few GPUs: a
+    broken machine, not a broken job."""
+    try:
+        answer = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=GPU_CHECK_S, check=False
+        )
+    except FileNotFoundError:
+        raise IntegrityError("no nvidia-smi on this machine: its image has no NVIDIA driver") from None
+    except subprocess.TimeoutExpired:
+        raise IntegrityError(f"nvidia-smi has not answered for {GPU_CHECK_S:.0f} s") from None
+    found = sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
+    if answer.returncode != 0 or found < wanted:
+        said = (answer.stderr or answer.stdout).strip().partition("\n")[0]
+        raise IntegrityError(f"{found} of {wanted} GPUs answer on this machine: {said[:200]}")

@@ -1,0 +1,127 @@
+"""What the boot stub tells the agent, through the environment.
+
+ARYL_PREFIX_URI      the job's prefix: the mailbox
+ARYL_JOB_ID  ARYL_LEASE_ID  ARYL_JOURNAL_ID
+ARYL_UNTIL_S         wall seconds: end of the lease, unless a launcher renews it
+ARYL_METADATA        protocol of the notices: ``ec2`` (default) or ``none``
+ARYL_METADATA_URL    its endpoint; ARYL_METADATA_POLL_S how often to ask
+ARYL_GPUS            GPUs that this machine must have; absent = not checked
+ARYL_LINGER_S        idle without a launcher for this long, the machine ends itself
+ARYL_POWEROFF        shell command that ends the machine; absent = the agent's exit does
+ARYL_USER_PYTHONPATH the image's own PYTHONPATH, for the user's processes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from arylcloud.core.errors import UsageError
+
+EC2_METADATA_URL = "http://169.254.169.254"
+PRIVATE = frozenset(
+    {
+        "ARYL_STORE_URI",
+        "ARYL_PREFIX_URI",
+        "ARYL_JOURNAL_ID",
+        "ARYL_UNTIL_S",
+        "ARYL_METADATA",
+        "ARYL_METADATA_URL",
+        "ARYL_METADATA_POLL_S",
+        "ARYL_GPUS",
+        "ARYL_LINGER_S",
+        "ARYL_POWEROFF",
+        "ARYL_USER_PYTHONPATH",
+        "ARYL_RUNTIME_SHA256",
+        "ARYL_RUNTIME_URL",
+        "ARYL_BOOT_LOG_DIR",
+        "PYTHONPATH",
+    }
+)
+"""Ours: the user's processes do not see them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    prefix_uri: str
+    job_id: str
+    lease_id: str
+    journal_id: str
+    until_s: float | None
+    home: Path
+    """The machine's own folder: workdir, checkpoints, logs lie in it."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """What the machine itself sets: the base of the user's environment."""
+    metadata: str = "ec2"
+    metadata_url: str = EC2_METADATA_URL
+    metadata_poll_s: float = 5.0
+    gpus: int | None = None
+    linger_s: float = 600.0
+    poweroff: str | None = None
+
+    @property
+    def workdir(self) -> Path:
+        return self.home / "workdir"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.home / "checkpoints"
+
+    @property
+    def scratch(self) -> Path:
+        """Ours: spooled logs, the notice, the progress file."""
+        return self.home / "agent"
+
+    @property
+    def notice_file(self) -> Path:
+        return self.scratch / "notice.json"
+
+    @property
+    def until_file(self) -> Path:
+        return self.scratch / "until"
+
+
+def from_environment(environ: Mapping[str, str], home: Path) -> Config:
+    """Raises UsageError that names the variable which is missing or is no number."""
+    url = environ.get("ARYL_METADATA_URL")
+    # a metadata service of our own is on this host and may be asked often; a cloud's is asked as
+    # AWS advises
+    default_poll_s = 5.0 if url is None else 0.5
+    return Config(
+        prefix_uri=_required(environ, "ARYL_PREFIX_URI"),
+        job_id=_required(environ, "ARYL_JOB_ID"),
+        lease_id=_required(environ, "ARYL_LEASE_ID"),
+        journal_id=environ.get("ARYL_JOURNAL_ID", ""),
+        until_s=_number(environ, "ARYL_UNTIL_S"),
+        home=home,
+        environ=dict(environ),
+        metadata=environ.get("ARYL_METADATA") or "ec2",
+        metadata_url=(url or EC2_METADATA_URL).rstrip("/"),
+        metadata_poll_s=_number(environ, "ARYL_METADATA_POLL_S", default_poll_s) or default_poll_s,
+        gpus=_whole(environ, "ARYL_GPUS"),
+        linger_s=_number(environ, "ARYL_LINGER_S", 600.0) or 0.0,
+        poweroff=environ.get("ARYL_POWEROFF") or None,
+    )
+
+
+def _required(environ: Mapping[str, str], name: str) -> str:
+    value = environ.get(name)
+    if not value:
+        raise UsageError(f"{name} is not set", hint="the agent is started by the boot stub of its machine")
+    return value
+
+
+def _number(environ: Mapping[str, str], name: str, default: float | None = None) -> float | None:
+    text = environ.get(name)
+    if not text:
+        return default
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(f"{name} is {text!r}: a number was expected") from error
+
+
+def _whole(environ: Mapping[str, str], name: str) -> int | None:
+    value = _number(environ, name)
+    return None if value is None else int(value)

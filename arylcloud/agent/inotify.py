@@ -1,0 +1,60 @@
+"""Which names were *renamed* into a folder: the one way to know that a checkpoint, finished by a
+rename, is finished, when it was written so fast that its times do not tell. Linux only."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+_IN_CREATE, _IN_MOVED_TO, _IN_Q_OVERFLOW = 0x100, 0x80, 0x4000
+_HEAD = struct.Struct("iIII")
+
+
+class Renames:
+    """Names moved into ``folder`` since this object was made and not created again since."""
+
+    def __init__(self, folder: Path) -> None:
+        self._moved: set[str] = set()
+        self._fd = -1
+        if not sys.platform.startswith("linux"):
+            return
+        libc: Any = ctypes.CDLL(None, use_errno=True)
+        fd = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        if fd < 0:
+            return  # too many watches on this host: times and _COMPLETE must do
+        if int(libc.inotify_add_watch(fd, os.fsencode(folder), _IN_CREATE | _IN_MOVED_TO)) < 0:
+            os.close(fd)
+            return
+        self._fd = fd
+
+    def names(self) -> frozenset[str]:
+        while self._fd >= 0:
+            try:
+                data = os.read(self._fd, 65536)
+            except BlockingIOError:
+                break
+            self._take(data)
+        return frozenset(self._moved)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _take(self, data: bytes) -> None:
+        offset = 0
+        while offset < len(data):
+            _, mask, _, length = _HEAD.unpack_from(data, offset)
+            start = offset + _HEAD.size
+            name = os.fsdecode(data[start : start + length].rstrip(b"\0"))
+            offset = start + length
+            if mask & _IN_Q_OVERFLOW:
+                self._moved.clear()  # what was missed may have been created anew
+            elif mask & _IN_CREATE:
+                self._moved.discard(name)
+            elif mask & _IN_MOVED_TO:
+                self._moved.add(name)

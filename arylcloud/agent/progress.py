@@ -1,0 +1,46 @@
+"""What the training says of itself, in the file that ``ARYL_PROGRESS_FILE`` names (see
+``arylcloud.training``): read, never trusted to be whole."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    step: int | None = None
+    total_steps: int | None = None
+    save_s: float | None = None
+    finished: bool = False
+    seen: bool = False
+    """The file is there: the training has shown itself."""
+
+
+def read(path: Path) -> Progress:
+    """Whatever of it can be read; a missing or odd file says nothing."""
+    try:
+        document: Any = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return Progress()
+    if not isinstance(document, dict):
+        return Progress()
+    return Progress(
+        step=_whole(document.get("step")),
+        total_steps=_whole(document.get("total_steps")),
+        save_s=_seconds(document.get("save_s")),
+        finished=document.get("finished") is True,
+        seen=True,
+    )
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _seconds(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 <= value < float("inf") else None
