@@ -245,14 +245,17 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 if event.usd_per_hour is None
                 else (PricePoint(from_s=event.launched_s, usd_per_hour=event.usd_per_hour),)
             )
+            known = state.leases.get(event.lease_id)
+            ended_s = known.ended_s if known is not None else None
             return _lease(
                 state,
                 event.lease_id,
                 at_s,
                 # one that is being ended, or was given up, and has landed after all: its phase stays,
                 # but from now on the ledger knows it
-                LeasePhase.PENDING if _phase(state, event.lease_id) is LeasePhase.INTENDED else None,
+                LeasePhase.PENDING if known is None or known.phase is LeasePhase.INTENDED else None,
                 created_at_s=at_s,
+                ended_s=None if ended_s is None else max(ended_s, event.launched_s),
                 instance_id=event.instance_id,
                 launched_s=event.launched_s,
                 address=event.address,
@@ -374,11 +377,6 @@ def _lease(state: JobState, lease_id: str, at_s: float, phase: LeasePhase | None
             raise IntegrityError(f"lease {lease_id} cannot go from {lease.phase} to {phase}")
         changes = {"phase": phase, "since_s": at_s, **changes}
     return replace(state, leases={**state.leases, lease_id: replace(lease, **changes)})
-
-
-def _phase(state: JobState, lease_id: str) -> LeasePhase | None:
-    lease = state.leases.get(lease_id)
-    return None if lease is None else lease.phase
 
 
 def _cool(state: JobState, offer: Offer, at_s: float) -> JobState:

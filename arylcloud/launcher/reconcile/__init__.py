@@ -31,10 +31,10 @@ def reconcile(state: JobState, observed: Observed, desired: Desired, now_s: floa
             lifecycle.wind_down(d)
         else:
             leases.judge(d)
-            slots.repeat_intents(d)
             migration.step(d)
             slots.trim(d)
             slots.fill(d)
+            slots.repeat_intents(d)
             epochs.advance(d)
             lifecycle.name_phase(d)
         epochs.publish(d)

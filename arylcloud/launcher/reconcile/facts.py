@@ -74,11 +74,7 @@ def _heard(d: Draft) -> None:
             d.note(_phase(lease, LeasePhase.READY, "first heartbeat"), cause_id=f"beat {beat.seq}")
         elif lease.phase is LeasePhase.SUSPECT and d.silent_s(lease) <= d.timing.silent_s:
             d.note(_phase(lease, LeasePhase.READY, "heard again"), cause_id=f"beat {beat.seq}")
-        elif (
-            lease.phase is LeasePhase.READY
-            and d.observed.mailbox_ok
-            and d.silent_s(lease) > d.timing.silent_s
-        ):
+        elif lease.phase is LeasePhase.READY and _silent(d, lease):
             text = f"not heard for {d.silent_s(lease):.0f} s; kept until its cloud says that it is gone"
             d.note(_phase(lease, LeasePhase.SUSPECT, text), cause_id=f"beat {beat.seq}")
             d.notify(f"suspect:{lease.lease_id}", f"{lease.lease_id} is {text}")
@@ -87,6 +83,11 @@ def _heard(d: Draft) -> None:
                 ev.NoticeSeen(lease_id=lease.lease_id, action=beat.notice.action, acts_at_s=beat.notice.at_s),
                 cause_id=f"beat {beat.seq}",
             )
+
+
+def _silent(d: Draft, lease: Lease) -> bool:
+    """Where the mailbox cannot be read, silence is ours, not the machine's."""
+    return d.observed.mailbox_ok and d.silent_s(lease) > d.timing.silent_s
 
 
 def _phase(lease: Lease, phase: LeasePhase, text: str) -> ev.LeasePhaseChanged:
@@ -123,12 +124,9 @@ def _checkpoints(d: Draft) -> None:
             and beat.epoch == epoch.number
             and epoch.resume_from in (beat.message or "")
         ):
-            d.note(
-                ev.CheckpointRejected(
-                    manifest=epoch.resume_from, message=beat.message or "cannot be restored"
-                ),
-                cause_id=f"beat {beat.seq}",
-            )
+            message = beat.message or "cannot be restored"
+            event = ev.CheckpointRejected(manifest=epoch.resume_from, message=message)
+            d.note(event, cause_id=f"beat {beat.seq}")
             return
 
 
@@ -266,7 +264,7 @@ def _absent(d: Draft, lease: Lease) -> bool:
         return False
     if lease.phase is LeasePhase.ENDING:
         return True
-    return d.observed.mailbox_ok and d.silent_s(lease) > d.timing.silent_s
+    return _silent(d, lease)
 
 
 def _release(d: Draft, lease: Lease, ended_s: float, cause: EndCause | None) -> None:

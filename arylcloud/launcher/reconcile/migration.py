@@ -57,8 +57,7 @@ def _asked_for(d: Draft, current: Offer, request: ev.RequestSeen) -> Offer | str
         named = [o for o in d.desired.ranking if o.key == wanted or covers(str(wanted), o)]
         offers = [o for o in named if o.key != current.key]
         if not offers:
-            where = "it is there already" if named else f"{wanted} is no offer that this job accepts"
-            return where
+            return "it is there already" if named else f"{wanted} is no offer that this job accepts"
     elif d.desired.move is not None:
         offers = [d.desired.move.to]
     else:
@@ -88,9 +87,8 @@ def _go_on(d: Draft, epoch: Epoch) -> None:
         d.note(ev.MigrationEnded(done=False, text=f"the new machine is not to be had: {_fate(d)}"))
         return
     if not intact(d, epoch) and not (d.draining and _whole(d, epoch)):
-        d.note(
-            ev.MigrationEnded(done=True, text="the old machine is lost or noticed; the new one takes over")
-        )
+        text = "the old machine is lost or has notice; the new one takes over"
+        d.note(ev.MigrationEnded(done=True, text=text))
         return
     members = gang(d, targets)
     if members is None or not (d.draining or all(_prefetched(d, t, epoch) for t in targets.values())):
@@ -112,15 +110,10 @@ def _prefetched(d: Draft, target: Lease, epoch: Epoch) -> bool:
     if lineage is None or d.now_s > target.since_s + d.timing.drain_timeout_s:
         return True
     beat = d.beat(target)
-    recent = {c.manifest for c in d.state.checkpoints if c.epoch == epoch.number}
-    newest = [c.manifest for c in d.state.checkpoints if c.manifest in recent][-3:]
-    return (
-        beat is not None
-        and beat.phase is not AgentPhase.BROKEN
-        and (
-            beat.prefetched == lineage.manifest or (beat.prefetched is not None and beat.prefetched in newest)
-        )
-    )
+    if beat is None or beat.phase is AgentPhase.BROKEN:
+        return False
+    recent = [c.manifest for c in d.state.checkpoints if c.epoch == epoch.number][-3:]
+    return beat.prefetched in {lineage.manifest, *recent}
 
 
 def _fate(d: Draft) -> str:

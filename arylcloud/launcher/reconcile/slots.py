@@ -89,8 +89,7 @@ def _kin(d: Draft, holders: dict[int, Lease]) -> Offer | None:
     lost_member = epoch is not None and any(m not in survivors for m in d.members(epoch))
     regroup = barred(offer, d.state.bars, d.now_market_s) is not None
     if not regroup and not (replaces_all(d) and lost_member and _all_members(d, survivors)):
-        fresh = next((o for o in d.desired.ranking if o.key == offer.key), offer)
-        return fresh
+        return next((o for o in d.desired.ranking if o.key == offer.key), offer)  # its price of today
     choice = _choice(d)
     busy = d.at_work(epoch) if epoch else ()
     if choice is None or any(lease in busy for lease in survivors):
