@@ -1,0 +1,216 @@
+"""The report as a page: one file, inline SVG, light and dark, nothing fetched from anywhere."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING, Final
+
+from arylcloud import __version__
+from arylcloud.cli.output import hours, rate, seconds
+from arylcloud.cli.report import NOT_INCLUDED
+from arylcloud.cli.report_chart import chart, elapsed, place_colours
+from arylcloud.cli.report_text import (
+    KINDS,
+    NAMES,
+    amount,
+    cost_line,
+    count,
+    ending,
+    machine_amounts,
+    shown_parts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from arylcloud.cli.report import Account
+    from arylcloud.launcher.ledger import Report
+
+MOST_ENTRIES: Final = 2000
+
+
+def page(made: Account) -> str:
+    """A complete HTML document."""
+    r = made.report
+    title = escape(f"{r.name} · report")
+    style = resources.files("arylcloud.cli").joinpath("report.css").read_text(encoding="utf-8")
+    line = cost_line(r).plain
+    big, _, rest = line.partition(" = ")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<h1>{escape(r.job_id)} <span class="badge {_mood(r)}">{escape(_phase(r))}</span></h1>
+<p class="soft">{escape(_when(r))}</p>
+<p class="cost">{escape(big)}</p>
+<p class="soft">{escape("= " + rest) if rest else ""}</p>
+{"".join(f'<p class="bad">Not known: {escape(text)}</p>' for text in r.unknown)}
+<div class="facts">{_facts(r)}</div>
+<h2>Price, placement, progress</h2>
+<div class="card">{chart(made)}{_legend(made)}</div>
+<h2></h2>
+<div class="two">
+<div class="card"><h2>Where the compute went</h2>{_split(r)}</div>
+<div class="card"><h2>The same work, otherwise</h2>{_baselines(made)}</div>
+</div>
+<h2>Machines</h2>
+<div class="card">{_machines(r)}</div>
+<h2>What happened</h2>
+<div class="card">{_events(made)}</div>
+<footer>
+<p>Machines at the price in force at each moment, from the cloud's own launch to its end, in market time.
+Not included: {escape(NOT_INCLUDED)}.</p>
+{"<p>Compressed time on the local cloud: nobody spent these dollars.</p>" if r.compressed else ""}
+<p>arylcloud {escape(__version__)}, counted up to {_moment(r.as_of_s)}</p>
+</footer>
+</body>
+</html>
+"""
+
+
+def _phase(r: Report) -> str:
+    return r.phase.value + (f", exit {r.exit_code}" if r.exit_code is not None else "")
+
+
+def _mood(r: Report) -> str:
+    return {"succeeded": "good", "failed": "bad"}.get(r.phase.value, "")
+
+
+def _when(r: Report) -> str:
+    took = seconds((r.ended_s or r.as_of_s) - r.started_s)
+    said = "" if r.phase.value == "succeeded" else f" · {r.phase_text}"
+    return f"submitted {_moment(r.started_s)} · {took} of market time{said}"
+
+
+def _moment(market_s: float) -> str:
+    return f"{datetime.fromtimestamp(market_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _facts(r: Report) -> str:
+    announced = f" ({r.interruptions_with_notice} announced)" if r.interruptions else ""
+    facts = [
+        (f"{r.interruptions}", f"interruption{'' if r.interruptions == 1 else 's'}{announced}"),
+        (f"{r.migrations}", f"migration{'' if r.migrations == 1 else 's'}"),
+        (f"{r.attempts}", f"attempt{'' if r.attempts == 1 else 's'}"),
+        (f"{len(r.leases)}", f"machine{'' if len(r.leases) == 1 else 's'}"),
+        (hours(sum(cost.billed_s for cost in r.leases) / 3600), "paid for"),
+        ("unknown" if r.final_step is None else f"{r.final_step:,}", "final step"),
+    ]
+    return "".join(f"<span><b>{escape(figure)}</b> {escape(what)}</span>" for figure, what in facts)
+
+
+def _legend(made: Account) -> str:
+    places = place_colours(made.report.leases)
+    swatches = [f'<span><span class="sw {cls}"></span>{escape(key)}</span>' for key, cls in places.items()]
+    kinds = [
+        '<span><i class="l-boot"></i>boot</span>',
+        "<span><i></i>useful steps</span>",
+        '<span><i class="l-lost"></i>steps lost</span>',
+        '<span><i class="l-idle"></i>idle</span>',
+        '<span><b class="bad">✕</b> interrupted without notice, or announced (orange)</span>',
+        "<span>○ checkpoint</span>",
+    ]
+    return f'<div class="legend">{"".join(swatches)}</div><div class="legend">{"".join(kinds)}</div>'
+
+
+def _table(head: Sequence[tuple[str, str]], rows: Iterable[Sequence[str]]) -> str:
+    """``head``: (title, class of the column). Cells are HTML already."""
+    top = "".join(f'<th class="{cls}">{escape(name)}</th>' for name, cls in head)
+    body = "".join(
+        "<tr>"
+        + "".join(f'<td class="{cls}">{cell}</td>' for cell, (_n, cls) in zip(row, head, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _split(r: Report) -> str:
+    micro = r.split_micro
+    shown = shown_parts(r, [getattr(micro, kind) for kind in KINDS]) if micro else ["unknown"] * len(KINDS)
+    whole = r.seconds.useful + r.seconds.waste
+    shares = {
+        kind: getattr(micro, kind) / micro.total
+        if micro is not None and micro.total > 0
+        else (getattr(r.seconds, kind) / whole if whole else 0.0)
+        for kind in KINDS
+    }
+    bar = "".join(
+        f'<span class="b {kind}" style="flex:{share:.6f}" title="{NAMES[kind]} {share:.0%}"></span>'
+        for kind, share in shares.items()
+        if share > 0
+    )
+    rows = [
+        [
+            f'<span class="sw b {kind}"></span>{NAMES[kind]}',
+            escape(text),
+            f"{shares[kind]:.0%}",
+            escape(seconds(getattr(r.seconds, kind))),
+        ]
+        for kind, text in zip(KINDS, shown, strict=True)
+    ]
+    return f'<div class="bar">{bar}</div>' + _table(
+        [("", ""), ("cost", "n"), ("share", "n"), ("machine time", "n")], rows
+    )
+
+
+def _baselines(made: Account) -> str:
+    rows = []
+    for b in made.baselines:
+        saving = b.saving(made.report.total_micro)
+        mood = "soft" if saving is None else "good" if saving >= 0 else "bad"
+        rows.append(
+            [
+                f"{escape(b.label)}<br><small>{escape(b.basis)}</small>",
+                "not known" if b.usd_micro is None else escape(amount(b.usd_micro, b.usd_micro)),
+                f'<span class="{mood}">{"–" if saving is None else f"{saving:.0%}"}</span>',
+            ]
+        )
+    return _table([("", "wrap"), ("cost", "n"), ("saved", "n")], rows)
+
+
+def _machines(r: Report) -> str:
+    places = place_colours(r.leases)
+    rows = [
+        [
+            str(i),
+            f'<span class="sw {places[cost.offer.key]}"></span>{escape(cost.offer.place)}',
+            escape(cost.offer.instance_type),
+            escape(cost.offer.market.value),
+            escape(cost.instance_id or "unknown"),
+            elapsed(cost.launched_s - r.started_s),
+            escape(seconds(cost.billed_s)),
+            escape("free" if cost.free else rate(cost.usd_per_hour)),
+            escape(total),
+            escape(ending(cost)),
+        ]
+        for i, (cost, total) in enumerate(zip(r.leases, machine_amounts(r), strict=True), 1)
+    ]
+    head = [
+        ("#", ""), ("place", ""), ("type", ""), ("market", ""), ("instance", ""), ("launched at", "n"),
+        ("paid for", "n"), ("mean price", "n"), ("cost", "n"), ("end", ""),
+    ]  # fmt: skip
+    return _table(head, rows)
+
+
+def _events(made: Account) -> str:
+    shown = made.timeline[:MOST_ENTRIES]
+    rows = [
+        [elapsed(entry.at_s - made.report.started_s), escape(entry.kind), escape(entry.text)]
+        for entry in shown
+    ]
+    left_out = len(made.timeline) - len(shown)
+    more = f"<p class='soft'>and {count(left_out, 'event')} more: --json has all</p>" if left_out else ""
+    table = _table([("at", "n"), ("what", ""), ("", "wrap")], rows)
+    mode = " open" if len(rows) <= 60 else ""
+    summary = count(len(made.timeline), "event")
+    return f"<details{mode}><summary>{summary}</summary>{table}{more}</details>"

@@ -1,0 +1,249 @@
+"""The report on a terminal: the cost line first, then where it went, then what happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from arylcloud.cli.output import hours, rate, seconds, stdout
+from arylcloud.cli.report import NOT_INCLUDED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from arylcloud.cli.report import Account
+    from arylcloud.launcher.ledger import LeaseCost, Report
+    from arylcloud.launcher.worktime import SpanKind
+
+KINDS: Final[tuple[SpanKind, ...]] = ("useful", "boot", "lost_work", "idle")
+NAMES: Final = {"useful": "useful", "boot": "boot", "lost_work": "lost work", "idle": "idle"}
+MARKS: Final = {"useful": "█", "boot": "░", "lost_work": "▒", "idle": "·"}
+STYLES: Final = {"useful": "green", "boot": "cyan", "lost_work": "red", "idle": "bright_black"}
+MOST_MACHINES: Final = 16
+STRIP: Final = 56
+
+
+def show(made: Account) -> None:
+    console = stdout()
+    r = made.report
+    console.print(_heading(r))
+    console.print(cost_line(r))
+    for text in r.unknown:
+        console.print(f"  not known: {text}", style="yellow")
+    console.print()
+    if r.leases:
+        console.print(Padding(_split_table(r), (0, 0, 1, 2)))
+    if any(b.usd_micro is not None for b in made.baselines) or r.seconds.useful > 0:
+        console.print(Padding(_baseline_table(made), (0, 0, 1, 2)))
+    if r.leases:
+        console.print(Padding(_machine_table(r), (0, 0, 1, 2)))
+        _strip(console, made)
+    console.print(_counts(r))
+    if r.compressed:
+        console.print("  compressed time on the local cloud: nobody spent these dollars", style="dim")
+    console.print(f"  not included: {NOT_INCLUDED}", style="dim")
+
+
+def cost_line(r: Report) -> Text:
+    """One line for the end of every job: what it cost, and of what that is made."""
+    if r.total_micro is None or r.compute_micro is None:
+        return Text(f"cost unknown, at least {amount(r.known_micro, r.known_micro)}", style="bold yellow")
+    compute, egress, storage = shown_total(r)
+    line = Text(amount(r.total_micro, r.total_micro), style="bold")
+    line.append(f" = compute {compute} + egress {egress} + storage {storage}", style="not bold")
+    if r.budget_usd is not None:
+        line.append(f"  ({r.total_micro / 1e6 / r.budget_usd:.0%} of the budget of ${r.budget_usd:,.2f})")
+    return line
+
+
+def amounts(micro: Sequence[int], *, digits: int | None = None, target: int | None = None) -> list[str]:
+    """Dollars for people that add up as shown: every part is cut to ``digits`` decimals, and what is
+    missing of the rounded sum goes to the largest remainders, so that exact parts stay exact.
+    ``target``: the sum to reach, in units of the last decimal, where another line shows it already."""
+    digits = _digits(sum(micro)) if digits is None else digits
+    unit: int = 10 ** (6 - digits)
+    cut = [value // unit for value in micro]
+    missing = (_half_up(sum(micro), unit) if target is None else target) - sum(cut)
+    by_remainder = sorted(range(len(micro)), key=lambda i: (-(micro[i] % unit), i))
+    for i in by_remainder[: max(0, missing)]:
+        cut[i] += 1
+    return [f"${value / 10**digits:,.{digits}f}" for value in cut]
+
+
+def amount(micro: int, whole: int) -> str:
+    """``micro`` with as many decimals as ``whole`` deserves: cents, finer below a dollar."""
+    digits = _digits(whole)
+    return f"${_half_up(micro, 10 ** (6 - digits)) / 10**digits:,.{digits}f}"
+
+
+def _half_up(micro: int, unit: int) -> int:
+    return (2 * micro + unit) // (2 * unit)
+
+
+def shown_total(r: Report) -> list[str]:
+    """Compute, egress and storage as the cost line shows them."""
+    return amounts((r.compute_micro or 0, r.egress_micro, r.storage_micro))
+
+
+def shown_parts(r: Report, micro: Sequence[int]) -> list[str]:
+    """Parts of compute, adding up to it as the cost line shows it."""
+    digits = _digits(r.known_micro)
+    compute = round(float(shown_total(r)[0].strip("$").replace(",", "")) * 10**digits)
+    return amounts(micro, digits=digits, target=compute)
+
+
+def _digits(micro: int) -> int:
+    return 2 if micro >= 1_000_000 or micro == 0 else 4
+
+
+def _heading(r: Report) -> Text:
+    line = Text(r.job_id, style="bold")
+    code = f" (exit {r.exit_code})" if r.exit_code is not None else ""
+    line.append(f" · {r.phase.value}{code}", style="green" if r.phase.value == "succeeded" else "yellow")
+    line.append(f" · {seconds((r.ended_s or r.as_of_s) - r.started_s)} since submission")
+    if r.phase.value not in ("succeeded", "running"):
+        line.append(f" · {r.phase_text}")
+    return line
+
+
+def _table(*columns: tuple[str, str]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name, justify in columns:
+        table.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
+    return table
+
+
+def _split_table(r: Report) -> Table:
+    table = _table(
+        ("compute went to", "left"),
+        ("", "right"),
+        ("share", "right"),
+        ("machine time", "right"),
+        ("", "left"),
+    )
+    micro = r.split_micro
+    shown = shown_parts(r, [getattr(micro, kind) for kind in KINDS]) if micro else ["unknown"] * 4
+    whole = r.seconds.useful + r.seconds.waste
+    for kind, text in zip(KINDS, shown, strict=True):
+        spent_s = getattr(r.seconds, kind)
+        # of the money where it is known; of the time where it is not
+        part = spent_s / whole if whole else 0.0
+        if micro is not None and micro.total > 0:
+            part = getattr(micro, kind) / micro.total
+        bar = Text(MARKS[kind] * round(part * 40), style=STYLES[kind])
+        table.add_row(NAMES[kind], text, f"{part:.0%}", seconds(spent_s), bar)
+    return table
+
+
+def _baseline_table(made: Account) -> Table:
+    table = _table(
+        ("the same work", "left"), ("cost", "right"), ("saved", "right"), ("how that is counted", "left")
+    )
+    total = made.report.total_micro
+    for b in made.baselines:
+        saving = b.saving(total)
+        style = "dim" if saving is None else "green" if saving >= 0 else "red"
+        table.add_row(
+            b.label,
+            "not known" if b.usd_micro is None else amount(b.usd_micro, b.usd_micro),
+            Text("–" if saving is None else f"{saving:.0%}", style=style),
+            Text(b.basis, style="dim"),
+        )
+    return table
+
+
+def _machine_table(r: Report) -> Table:
+    table = _table(
+        ("machine", "left"), ("type", "left"), ("market", "left"), ("paid for", "right"),
+        ("mean price", "right"), ("cost", "right"), ("end", "left"),
+    )  # fmt: skip
+    for cost, total in zip(r.leases[:MOST_MACHINES], machine_amounts(r), strict=False):
+        price = "free" if cost.free else rate(cost.usd_per_hour)
+        table.add_row(
+            cost.offer.place, cost.offer.instance_type, cost.offer.market.value, seconds(cost.billed_s),
+            price, total, ending(cost),
+        )  # fmt: skip
+    if len(r.leases) > MOST_MACHINES:
+        table.add_row(f"and {len(r.leases) - MOST_MACHINES} more (--json, --html)", *[""] * 6)
+    return table
+
+
+def machine_amounts(r: Report) -> list[str]:
+    if r.compute_micro is not None:
+        return shown_parts(r, [cost.micro.total if cost.micro else 0 for cost in r.leases])
+    return ["unknown" if c.micro is None else amount(c.micro.total, r.known_micro) for c in r.leases]
+
+
+def ending(cost: LeaseCost) -> str:
+    if cost.ended_s is None:
+        return "still paid for"
+    if cost.cause == "interrupted":
+        return "interrupted, announced" if cost.noticed else "interrupted without notice"
+    if cost.noticed:
+        return "handed over after notice"
+    return {"terminated": "released", "self": "ended itself"}.get(cost.cause or "", "gone, cause unknown")
+
+
+def _strip(console: Console, made: Account) -> None:
+    """One row per machine over the job's market time, one for its steps."""
+    r = made.report
+    start = min(r.started_s, *(cost.launched_s for cost in r.leases))
+    end = max(start + 1e-9, *(cost.launched_s + cost.billed_s for cost in r.leases))
+    cell = (end - start) / STRIP
+    for cost in r.leases[:MOST_MACHINES]:
+        row = Text("  ")
+        for i in range(STRIP):
+            at = start + (i + 0.5) * cell
+            kind = next((s.kind for s in cost.spans if s.from_s <= at < s.to_s), None)
+            row.append(MARKS[kind] if kind else " ", style=STYLES[kind] if kind else "")
+        if cost.cause == "interrupted" and cost.ended_s is not None:
+            at_cell = min(STRIP - 1, max(0, int((cost.ended_s - start) / cell)))
+            row = row[: at_cell + 2] + Text("✕", style="bold red") + row[at_cell + 3 :]
+        price = "free" if cost.free else rate(cost.usd_per_hour)
+        row.append(f"  {cost.offer.zone or cost.offer.region} {price}", style="dim")
+        console.print(row, no_wrap=True, overflow="crop")
+    steps = made.steps
+    if steps and max(step for _at, step in steps) > 0:
+        console.print(_progress(steps, start, cell), no_wrap=True, overflow="crop")
+    legend = Text("  ")
+    for kind in KINDS:
+        legend.append(f"{MARKS[kind]} ", style=STYLES[kind])
+        legend.append(f"{NAMES[kind]}   ", style="dim")
+    legend.append("✕ ", style="bold red")
+    legend.append(f"interrupted   one cell = {seconds(cell)}", style="dim")
+    console.print(legend)
+    console.print()
+
+
+def _progress(steps: Sequence[tuple[float, int]], start: float, cell: float) -> Text:
+    """Height = the last step known at that time; a fall is work that had to be done again."""
+    blocks = " ▁▂▃▄▅▆▇█"
+    top = max(step for _at, step in steps)
+    row = Text("  ")
+    for i in range(STRIP):
+        known = [step for at, step in steps if at <= start + (i + 1) * cell]
+        row.append(blocks[round((known[-1] if known else 0) / top * 8)], style="blue")
+    row.append(f"  steps, to {top:,}", style="dim")
+    return row
+
+
+def _counts(r: Report) -> str:
+    announced = f", {r.interruptions_with_notice} announced" if r.interruptions else ""
+    machine_hours = hours(sum(cost.billed_s for cost in r.leases) / 3600)
+    parts = [
+        count(r.interruptions, "interruption") + announced,
+        count(r.migrations, "migration"),
+        count(r.attempts, "attempt"),
+        f"{count(len(r.leases), 'machine')}, {machine_hours}",
+        "final step unknown" if r.final_step is None else f"final step {r.final_step:,}",
+    ]
+    return "  " + " · ".join(parts)
+
+
+def count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
