@@ -14,9 +14,10 @@ Money: every part of time × ``n`` × price; egress = data (once, and 1/n of it 
 + saves + restores; storage = disks and kept checkpoints × all hours. Parts are means and sum to
 ``usd_mean``. A run shorter than τ is one segment.
 
-**Quantiles.** p50: the median number of losses, the estimated throughput. p90: expectation under a
-third of the mean life and the low end of the throughput's band, at the same cadence. This is a
-stand-in for the true quantile: pessimistic in both at once, without the spread of the losses beyond it.
+**Quantiles.** p50: the median number of losses, the estimated throughput. p90: expectation under the
+adverse hazard (a third of an assumed mean life) and the low end of the throughput's band, at the same
+cadence. This stands in for the true quantile: pessimistic in both at once, without the spread of the
+losses beyond it.
 
 Lost work counts the losses as if none was announced: a notice that is used makes it smaller.
 
@@ -31,8 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 F = NDArray[np.float64]
-P90_LIFE_FACTOR = 3.0
-"""p90 assumes a third of the mean life (DESIGN, Hazard)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +47,8 @@ class CostInputs:
     """The same at the low end of the throughput's band."""
     hazard_per_hour: F
     """Losses per machine-hour."""
+    hazard_adverse_per_hour: F
+    """The same at p90: a third of an assumed mean life, the upper end of a measured one."""
     boot_s: F
     """From request to the first step."""
     data_egress_usd: F
@@ -92,6 +93,10 @@ class Expected:
     usd_p50: F
 
 
+MOST_LOSSES_PER_STEP = 60.0
+"""e⁶⁰ tries for one step: beyond it only the size of an absurd number changes, and it stays finite."""
+
+
 def daly_interval_s(save_s: float, mtbf_s: F) -> F:
     """:func:`arylcloud.core.cadence.daly_interval_s` over an array of mean times; inf where never lost.
 
@@ -107,9 +112,9 @@ def daly_interval_s(save_s: float, mtbf_s: F) -> F:
 
 def _growth(x: F) -> F:
     """(eˣ − 1)/x, 1 at 0. ``exp`` is several times faster than ``expm1`` and exact enough above 1e-4."""
-    small = x < 1e-4
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return np.where(small, 1 + x / 2 + x * x / 6, (np.exp(x) - 1) / x)
+    x = np.minimum(x, MOST_LOSSES_PER_STEP)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(x < 1e-4, 1 + x / 2 + x * x / 6, (np.exp(x) - 1) / x)
 
 
 def poisson_median(mean: F) -> F:
@@ -122,14 +127,15 @@ def poisson_median(mean: F) -> F:
 def expected(inputs: CostInputs, *, adverse: bool = False) -> Expected:
     """Evaluate the model above for every candidate; ``adverse`` = the p90 scenario.
 
-    A candidate that is lost faster than it saves has infinite hours and dollars.
+    A candidate that is lost faster than it saves has absurdly many hours (up to 1e26), never NaN.
 
     >>> one = np.ones(1)
     >>> zero = np.zeros(1)
     >>> run = expected(CostInputs(
     ...     usd_per_hour=2 * one, nodes=one, work_s=36000 * one, work_adverse_s=40000 * one,
-    ...     hazard_per_hour=zero, boot_s=360 * one, data_egress_usd=zero, save_egress_usd=zero,
-    ...     restore_egress_usd=zero, storage_usd_per_hour=zero, save_s=10.0, restore_s=5.0, interval_s=None))
+    ...     hazard_per_hour=zero, hazard_adverse_per_hour=zero, boot_s=360 * one, data_egress_usd=zero,
+    ...     save_egress_usd=zero, restore_egress_usd=zero, storage_usd_per_hour=zero, save_s=10.0,
+    ...     restore_s=5.0, interval_s=None))
     >>> round(float(run.hours[0]), 3), round(float(run.usd_mean[0]), 3)
     (10.1, 20.2)
     """
@@ -137,7 +143,7 @@ def expected(inputs: CostInputs, *, adverse: bool = False) -> Expected:
     work = inputs.work_adverse_s if adverse else inputs.work_s
     interval, save = _cadence(inputs, gang)
     if adverse:
-        gang = gang * P90_LIFE_FACTOR
+        gang = inputs.hazard_adverse_per_hour * inputs.nodes / 3600.0
     segment = np.minimum(interval, work)
     count = work / np.maximum(segment, 1e-9)
     length = segment + save
@@ -149,28 +155,27 @@ def expected(inputs: CostInputs, *, adverse: bool = False) -> Expected:
     boot_again_s = inputs.boot_s + inputs.restore_s
     first = inputs.boot_s * _growth(inputs.boot_s * gang)
     again = boot_again_s * _growth(boot_again_s * gang)
-    with np.errstate(invalid="ignore", over="ignore"):
-        boots = first + losses * again
-        rate = inputs.usd_per_hour * inputs.nodes / 3600.0
-        seconds = running + lost + boots
-        median = poisson_median(losses)
-        share = np.where(losses > 0, median / np.where(losses > 0, losses, 1.0), 0.0)
-        seconds_p50 = running + lost * share + first + median * again
-        saves = np.where(np.isinf(interval), 0.0, count)
-        per_loss = inputs.data_egress_usd / inputs.nodes + inputs.restore_egress_usd
-        egress_fixed = inputs.data_egress_usd + saves * inputs.save_egress_usd
-        hourly = inputs.storage_usd_per_hour / 3600.0
-        parts = {
-            "compute_usd": running * rate,
-            "boot_usd": boots * rate,
-            "egress_usd": egress_fixed + losses * per_loss,
-            "storage_usd": seconds * hourly,
-            "lost_work_usd": lost * rate,
-        }
-        mean = np.zeros_like(rate)
-        for part in parts.values():
-            mean = mean + part
-        p50 = seconds_p50 * (rate + hourly) + egress_fixed + median * per_loss
+    boots = first + losses * again
+    rate = inputs.usd_per_hour * inputs.nodes / 3600.0
+    seconds = running + lost + boots
+    median = poisson_median(losses)
+    share = np.where(losses > 0, median / np.where(losses > 0, losses, 1.0), 0.0)
+    seconds_p50 = running + lost * share + first + median * again
+    saves = np.where(np.isinf(interval), 0.0, count)
+    per_loss = inputs.data_egress_usd / inputs.nodes + inputs.restore_egress_usd
+    egress_fixed = inputs.data_egress_usd + saves * inputs.save_egress_usd
+    hourly = inputs.storage_usd_per_hour / 3600.0
+    parts = {
+        "compute_usd": running * rate,
+        "boot_usd": boots * rate,
+        "egress_usd": egress_fixed + losses * per_loss,
+        "storage_usd": seconds * hourly,
+        "lost_work_usd": lost * rate,
+    }
+    mean = np.zeros_like(rate)
+    for part in parts.values():
+        mean = mean + part
+    p50 = seconds_p50 * (rate + hourly) + egress_fixed + median * per_loss
     return Expected(
         hours=seconds / 3600.0,
         hours_p50=seconds_p50 / 3600.0,

@@ -1,0 +1,195 @@
+"""Why the first one is first, what the next one costs, and what would turn it around: in sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from arylcloud.core.job import JobSpec
+from arylcloud.core.offer import Market
+from arylcloud.core.plan import Candidate, Quantiles, Usd
+from arylcloud.planner.cost import CostInputs, expected
+from arylcloud.planner.rank import score
+
+if TYPE_CHECKING:
+    from arylcloud.planner.single import Evaluation
+
+MOST_FACTOR = 10.0
+"""Beyond ten times dearer or slower nobody asks what would flip."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    at: int
+    candidate: Candidate
+
+
+def where(c: Candidate) -> str:
+    """``2 × g6.12xlarge (4 × L4) spot in aws/us-east-1``."""
+    gpus = f" ({c.offer.gpu_count} × {c.offer.gpu})" if c.offer.gpu else ""
+    return f"{c.nodes} × {c.offer.instance_type}{gpus} {_market(c)} in {c.offer.place}"
+
+
+def reasons(
+    spec: JobSpec,
+    every: Evaluation,
+    first: int,
+    chosen: Candidate,
+    elsewhere: Rival | None,
+    other_kind: Rival | None,
+) -> tuple[str, ...]:
+    """Sentences, most important first."""
+    usd, hours = _figures(chosen)
+    count = int(np.count_nonzero(every.acceptable))
+    aim = {"cost": "the lowest expected cost", "time": "the shortest expected time"}.get(
+        spec.objective.name,
+        f"the lowest cost with an hour of waiting at ${spec.objective.usd_per_hour_of_waiting:g}",
+    )
+    ways = f"{count:,} ways" if count != 1 else "one way"
+    said = [
+        f"{where(chosen)}: {aim} of {ways} to run it within the limits: ${usd.mean:,.2f}, {_hours(hours.p50)}"
+    ]
+    if spec.resources.ordered and every.cands.preference.max(initial=0) > 0:
+        said.append(
+            "the resources are ordered: later alternatives were looked at only where earlier ones failed"
+        )
+    if chosen.offer.market is Market.SPOT:
+        life = 1 / chosen.interruptions_per_hour if chosen.interruptions_per_hour else None
+        often = f"a machine is lost every {life:.3g} h on average" if life else "no losses are known"
+        said.append(f"spot: {often} ({chosen.hazard_source})")
+    if elsewhere is None:
+        said.append("no other offer is within the limits")
+    else:
+        said.append(f"without this offer: {_line(elsewhere.candidate, chosen)}")
+    if other_kind is not None and other_kind != elsewhere:
+        said.append(f"best of another type or market: {_line(other_kind.candidate, chosen)}")
+    said += _flips(spec, every, first, chosen, elsewhere, other_kind)
+    if chosen.offer.as_of is None:
+        said.append(f"the age of this price is not known ({chosen.offer.source})")
+    return tuple(said)
+
+
+def one(spec: JobSpec, c: Candidate, first: Candidate) -> str:
+    """A candidate's own line beside the first."""
+    usd, hours = _figures(c)
+    misses = []
+    if c.meets_deadline is False and spec.constraints.deadline_s is not None:
+        misses.append(
+            f"p90 {hours.p90:.1f} h misses the deadline of {spec.constraints.deadline_s / 3600:g} h"
+        )
+    if c.meets_budget is False and spec.constraints.budget_usd is not None:
+        misses.append(f"p90 ${usd.p90:,.2f} is over the budget of ${spec.constraints.budget_usd:g}")
+    if misses:
+        return "; ".join(misses)
+    if c is first:
+        return f"first by {spec.objective.name}"
+    return _beside(c, first) + " than the first"
+
+
+def _line(c: Candidate, first: Candidate) -> str:
+    usd, hours = _figures(c)
+    return f"{where(c)} at ${usd.mean:,.2f}, {_hours(hours.p50)} ({_beside(c, first)})"
+
+
+def _figures(c: Candidate) -> tuple[Usd, Quantiles]:
+    if c.usd is None or c.hours is None:
+        raise ValueError("only candidates with a profile and work are explained here")
+    return c.usd, c.hours
+
+
+def _beside(c: Candidate, first: Candidate) -> str:
+    (usd, hours), (usd_first, hours_first) = _figures(c), _figures(first)
+    ratio = usd.mean / usd_first.mean
+    money = f"{abs(ratio - 1):.1%} {'dearer' if ratio >= 1 else 'cheaper'}"
+    gap = hours.p50 - hours_first.p50
+    if abs(gap) < 0.05:
+        return money
+    return f"{money}, {_hours(abs(gap))} {'slower' if gap > 0 else 'faster'}"
+
+
+def _flips(
+    spec: JobSpec,
+    every: Evaluation,
+    first: int,
+    chosen: Candidate,
+    elsewhere: Rival | None,
+    other_kind: Rival | None,
+) -> list[str]:
+    """A price is one offer's: any other takes over. Hazard and throughput are its kind's: another kind does."""
+    base = every.cands.cost.take(np.array([first]))
+    parts = []
+    if elsewhere is not None and chosen.offer.usd_per_hour is not None:
+        price = flip_factor(spec, base, "usd_per_hour", float(every.scores[elsewhere.at]))
+        if price is not None:
+            parts.append(
+                f"its price rises by {price - 1:.1%} (to ${chosen.offer.usd_per_hour * price:.4g}/h)"
+            )
+    said = []
+    if other_kind is not None:
+        target = float(every.scores[other_kind.at])
+        hazard = flip_factor(spec, base, "hazard_per_hour", target)
+        slower = flip_factor(spec, base, "work_s", target)
+        if hazard is not None and chosen.interruptions_per_hour > 0:
+            parts.append(f"its kind is lost {hazard:.1f} times as often")
+        if slower is not None:
+            parts.append(f"the job runs {1 - 1 / slower:.0%} slower on it than {chosen.throughput_source}")
+    if parts:
+        said.append("another becomes better when " + ", or ".join(parts))
+    if other_kind is not None and bands_overlap(every, first, other_kind.at):
+        rival = other_kind.candidate
+        said.append(
+            f"too close to call: the bands of {chosen.offer.gpu} (+{chosen.throughput_rel_error:.0%}) and"
+            f" {rival.offer.gpu} (+{rival.throughput_rel_error:.0%}) overlap; measure some hundred steps on 1"
+            " GPU and on one full machine (`arylcloud profile measure`)"
+        )
+    return said
+
+
+def flip_factor(spec: JobSpec, base: CostInputs, name: str, target: float) -> float | None:
+    """Smallest factor on one input of a single candidate at which its score reaches ``target``; None
+    where ten times as much does not. ``base`` has shape (1,)."""
+    low, high = 1.0, MOST_FACTOR
+    for _ in range(3):
+        grid = np.geomspace(low, high, 33)
+        many = base.take(np.zeros(grid.size, dtype=np.intp))
+        changed = {name: getattr(many, name) * grid}
+        run = expected(replace(many, **changed))
+        scores = score(
+            run.usd_mean,
+            run.hours_p50,
+            cost_weight=spec.objective.cost_weight,
+            usd_per_hour_of_waiting=spec.objective.usd_per_hour_of_waiting,
+        )
+        over = np.flatnonzero(scores >= target)
+        if not over.size:
+            return None
+        at = int(over[0])
+        if at == 0:
+            return float(grid[0])
+        low, high = float(grid[at - 1]), float(grid[at])
+    return high
+
+
+def bands_overlap(every: Evaluation, first: int, second: int) -> bool:
+    """Whether the throughput bands leave it open which of two is better: the first's score at its low
+    end is above the second's at its high end. One GPU in both: their errors are one, nothing is open."""
+    cands = every.cands
+    one_gpu = cands.configs[cands.config[first]][0] == cands.configs[cands.config[second]][0]
+    if one_gpu:
+        return False
+    a, b = cands.estimate(first), cands.estimate(second)
+    worst = every.scores[first] * a.throughput / a.low
+    best = every.scores[second] * b.throughput / b.high
+    return bool(worst > best)
+
+
+def _market(c: Candidate) -> str:
+    return {"on_demand": "on demand"}.get(c.offer.market.value, c.offer.market.value)
+
+
+def _hours(value: float) -> str:
+    if value < 1:
+        return f"{value * 60:.0f} min"
+    return f"{value:.1f} h" if value < 72 else f"{value / 24:.1f} d"

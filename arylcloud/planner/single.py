@@ -1,0 +1,310 @@
+"""``plan_job``: the single-job policy. All offers × all numbers of machines, one pass, one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arylcloud.core.job import JobSpec
+from arylcloud.core.offer import Offer
+from arylcloud.core.plan import Candidate, CatalogueStamp, Plan, Quantiles, Rejection, Usd
+from arylcloud.planner import explain
+from arylcloud.planner.cost import Expected, expected
+from arylcloud.planner.feasible import Feasible, feasible
+from arylcloud.planner.inputs import Assumptions, Candidates, candidates
+from arylcloud.planner.profiles import Library
+from arylcloud.planner.rank import best, pareto, score
+from arylcloud.pricing.hazard import OwnHistory, SpotAdvisor
+from arylcloud.pricing.table import OfferTable
+
+F = NDArray[np.float64]
+Index = NDArray[np.intp]
+POLICY = "single"
+NEVER_H = 1e5
+"""A run of more hours than this (11 years) is one that does not finish."""
+MAX_FRONTIER = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Every candidate of one job with its figures; shapes (n,)."""
+
+    cands: Candidates
+    central: Expected
+    adverse: Expected | None
+    """None where no limit needs the p90 of all candidates."""
+    finite: NDArray[np.bool_]
+    meets: NDArray[np.bool_]
+    scores: F
+
+    @property
+    def acceptable(self) -> NDArray[np.bool_]:
+        return self.finite & self.meets
+
+
+def plan_job(
+    spec: JobSpec,
+    table: OfferTable,
+    *,
+    library: Library | None = None,
+    advisor: SpotAdvisor | None = None,
+    history: Iterable[OwnHistory] = (),
+    assumptions: Assumptions | None = None,
+    limit: int = 20,
+    seed: int = 0,
+) -> Plan:
+    """Rank every way to run ``spec`` on ``table``'s offers and say why.
+
+    ``limit``: candidates in the answer. The same inputs give the same plan, in whatever order the table's
+    rows stand. InfeasibleError (exit 3) names what stands in the way and the nearest way out; UsageError:
+    a name (profile, cloud, region, type) that nobody knows.
+    """
+    from arylcloud.planner import relax  # knows us; only the answer "no" needs it
+
+    history = tuple(history)
+    found = feasible(spec, table)
+    if not found.rows.size:
+        raise relax.nothing_offered(spec, table, found)
+    if spec.profile is None or spec.work is None:
+        from arylcloud.planner.unprofiled import plan_by_tflops
+
+        return plan_by_tflops(spec, table, found, advisor=advisor, history=history, limit=limit, seed=seed)
+
+    def evaluated(job: JobSpec, offers: Feasible) -> Evaluation:
+        return evaluate(
+            job,
+            table,
+            offers,
+            assumptions or Assumptions(),
+            library=library,
+            advisor=advisor,
+            history=history,
+        )
+
+    every = evaluated(spec, found)
+    if not every.cands.rows.size:
+        raise relax.nothing_estimated(every.cands)
+    if not every.acceptable.any():
+        raise relax.limits_missed(spec, table, every, evaluated)
+    order = _order(table, every, limit)
+    picked = _build(spec, table, every, order, list(range(1, order.size + 1)))
+    frontier = _frontier(spec, table, every)
+    rejected = (*found.rejected, *every.cands.rejected, *_missed(spec, table, every))
+    first, chosen = int(order[0]), picked[0]
+    rivals = [
+        None
+        if i is None
+        else explain.Rival(i, _build(spec, table, every, np.array([i]), [_rank_of(every, i)])[0])
+        for i in _rivals(table, every, first)
+    ]
+    why = explain.reasons(spec, every, first, chosen, *rivals)
+    return Plan(
+        job=spec,
+        objective=spec.objective.name,
+        policy=POLICY,
+        catalogue=stamp(table),
+        chosen=chosen,
+        candidates=picked,
+        rejected=rejected,
+        why=(*why, *every.cands.notes),
+        seed=seed,
+        frontier=frontier,
+    )
+
+
+def evaluate(
+    spec: JobSpec,
+    table: OfferTable,
+    found: Feasible,
+    assumptions: Assumptions,
+    *,
+    library: Library | None = None,
+    advisor: SpotAdvisor | None = None,
+    history: Iterable[OwnHistory] = (),
+) -> Evaluation:
+    """Hours, dollars, limits and score of every candidate."""
+    cands = candidates(
+        spec, table, found, assumptions=assumptions, library=library, advisor=advisor, history=history
+    )
+    central = expected(cands.cost)
+    finite = central.hours < NEVER_H
+    limits = spec.constraints
+    meets = np.ones(finite.shape, dtype=bool)
+    adverse = None
+    if limits.deadline_s is not None or limits.budget_usd is not None or limits.max_runtime_s is not None:
+        adverse = expected(cands.cost, adverse=True)
+        if limits.deadline_s is not None:
+            meets &= adverse.hours * 3600.0 <= limits.deadline_s
+        if limits.budget_usd is not None:
+            meets &= adverse.usd_mean <= limits.budget_usd
+        if limits.max_runtime_s is not None:
+            meets &= adverse.run_hours * 3600.0 <= limits.max_runtime_s
+    if spec.recovery == "none" and spec.market == "auto":
+        # one loss ends such a job for good: what the cloud may take back is no choice for it
+        meets &= cands.cost.hazard_per_hour == 0
+    scores = score(
+        central.usd_mean,
+        central.hours_p50,
+        cost_weight=spec.objective.cost_weight,
+        usd_per_hour_of_waiting=spec.objective.usd_per_hour_of_waiting,
+    )
+    return Evaluation(
+        cands=cands, central=central, adverse=adverse, finite=finite, meets=meets, scores=scores
+    )
+
+
+def _tiers(every: Evaluation) -> NDArray[np.int64]:
+    """Acceptable before those that miss a limit, before those that never finish; then the user's order."""
+    preference = every.cands.preference.astype(np.int64)
+    width = int(preference.max(initial=0)) + 1
+    tiers: NDArray[np.int64] = preference + width * np.where(every.finite, np.where(every.meets, 0, 1), 2)
+    return tiers
+
+
+def _order(table: OfferTable, every: Evaluation, limit: int) -> Index:
+    order = best(_tiers(every), every.scores, limit, lambda at: _by_name(table, every, at))
+    return order[every.finite[order]]
+
+
+def _by_name(table: OfferTable, every: Evaluation, at: Index) -> Index:
+    """Equal scores: cheaper, faster, fewer machines, then by name."""
+    rows = every.cands.rows[at]
+    keys: list[NDArray[np.int64] | NDArray[np.float64]] = []
+    for column in ("instance_type", "zone", "region", "cloud"):
+        names = np.array((*table.vocabulary(column), ""))
+        place = np.empty(names.size, dtype=np.int64)
+        place[np.argsort(names, kind="stable")] = np.arange(names.size)
+        keys.append(place[getattr(table, column)[rows]])
+    keys.insert(0, table.market[rows].astype(np.int64))
+    keys += [every.cands.nodes[at], every.central.hours_p50[at], every.central.usd_mean[at]]
+    return at[np.lexsort(keys)]
+
+
+def _rank_of(every: Evaluation, i: int) -> int:
+    tiers = _tiers(every)
+    better = (tiers < tiers[i]) | ((tiers == tiers[i]) & (every.scores < every.scores[i]))
+    return int(np.count_nonzero(better)) + 1
+
+
+def _frontier(spec: JobSpec, table: OfferTable, every: Evaluation) -> tuple[Candidate, ...]:
+    """One candidate of every point of the Pareto set, fastest first."""
+    at = np.flatnonzero(pareto_of(every))
+    at = _by_name(table, every, at)
+    hours, usd = every.central.hours_p50[at], every.central.usd_mean[at]
+    order = np.lexsort((usd, hours))
+    at, hours, usd = at[order], hours[order], usd[order]
+    new = np.ones(at.size, dtype=bool)
+    new[1:] = (hours[1:] != hours[:-1]) | (usd[1:] != usd[:-1])
+    at = at[new][:MAX_FRONTIER]
+    return _build(spec, table, every, at, [_rank_of(every, int(i)) for i in at])
+
+
+def pareto_of(every: Evaluation) -> NDArray[np.bool_]:
+    """Pareto set over (hours p50, mean USD) of everything that finishes."""
+    hours = np.where(every.finite, every.central.hours_p50, np.inf)
+    return pareto(hours, every.central.usd_mean)
+
+
+def _rivals(table: OfferTable, every: Evaluation, first: int) -> tuple[int | None, int | None]:
+    """The best on any other offer, and the best of another kind: another type or market."""
+    cands = every.cands
+    type_of, market_of = table.instance_type[cands.rows], table.market[cands.rows]
+    elsewhere = cands.rows != cands.rows[first]
+    kind = (type_of != type_of[first]) | (market_of != market_of[first])
+    return _best_of(table, every, elsewhere), _best_of(table, every, kind)
+
+
+def _best_of(table: OfferTable, every: Evaluation, among: NDArray[np.bool_]) -> int | None:
+    tiers = np.where(every.acceptable & among, _tiers(every), np.iinfo(np.int64).max)
+    low = int(tiers.min())
+    if low == np.iinfo(np.int64).max:
+        return None
+    members = np.flatnonzero(tiers == low)
+    scores = every.scores[members]
+    return int(_by_name(table, every, members[scores == scores.min()])[0])
+
+
+def _missed(spec: JobSpec, table: OfferTable, every: Evaluation) -> tuple[Rejection, ...]:
+    """How many candidates each limit costs (one may miss several)."""
+    found: list[Rejection] = []
+
+    def count(reason: str, missed: NDArray[np.bool_]) -> None:
+        number = int(np.count_nonzero(missed))
+        if number:
+            row = int(every.cands.rows[int(missed.argmax())])
+            found.append(Rejection(reason=reason, count=number, example=table.row(row).key))
+
+    count("would never finish: lost faster than it saves", ~every.finite)
+    limits, adverse = spec.constraints, every.adverse
+    if adverse is not None and limits.deadline_s is not None:
+        late = every.finite & (adverse.hours * 3600.0 > limits.deadline_s)
+        count(f"misses the deadline of {limits.deadline_s / 3600:g} h (p90)", late)
+    if adverse is not None and limits.budget_usd is not None:
+        count(
+            f"over the budget of ${limits.budget_usd:g} (p90)",
+            every.finite & (adverse.usd_mean > limits.budget_usd),
+        )
+    if adverse is not None and limits.max_runtime_s is not None:
+        long = every.finite & (adverse.run_hours * 3600.0 > limits.max_runtime_s)
+        count(f"runs longer than max_runtime {limits.max_runtime_s / 3600:g} h (p90)", long)
+    if spec.recovery == "none" and spec.market == "auto":
+        count("may be taken back, and recovery is none", every.cands.cost.hazard_per_hour > 0)
+    return tuple(found)
+
+
+def _build(
+    spec: JobSpec, table: OfferTable, every: Evaluation, at: Index, ranks: list[int]
+) -> tuple[Candidate, ...]:
+    if not at.size:
+        return ()
+    adverse = expected(every.cands.cost.take(at), adverse=True)
+    on_frontier = pareto_of(every)[at]
+    central, limits, cands = every.central, spec.constraints, every.cands
+    found: list[Candidate] = []
+    for k, i in enumerate(at.tolist()):
+        estimate, row = cands.estimate(i), int(cands.rows[i])
+        hours = Quantiles(p50=float(central.hours_p50[i]), p90=float(adverse.hours[k]))
+        usd = Usd(
+            p50=float(central.usd_p50[i]),
+            p90=float(adverse.usd_mean[k]),
+            mean=float(central.usd_mean[i]),
+            compute=float(central.compute_usd[i]),
+            boot=float(central.boot_usd[i]),
+            egress=float(central.egress_usd[i]),
+            storage=float(central.storage_usd[i]),
+            lost_work=float(central.lost_work_usd[i]),
+        )
+        candidate = Candidate(
+            rank=ranks[k],
+            offer=asked_zone(spec, table.row(row)),
+            nodes=int(cands.nodes[i]),
+            throughput=float(cands.throughput[i]),
+            throughput_unit=estimate.unit,
+            throughput_source=estimate.method,
+            throughput_rel_error=estimate.rel_error,
+            hours=hours,
+            usd=usd,
+            interruptions_per_hour=float(cands.cost.hazard_per_hour[i]),
+            hazard_source=cands.hazards.source_of(row),
+            meets_deadline=None if limits.deadline_s is None else hours.p90 * 3600.0 <= limits.deadline_s,
+            meets_budget=None if limits.budget_usd is None else usd.p90 <= limits.budget_usd,
+            pareto=bool(on_frontier[k]),
+            why="",
+        )
+        found.append(candidate)
+    return tuple(replace(c, why=explain.one(spec, c, found[0])) for c in found)
+
+
+def asked_zone(spec: JobSpec, offer: Offer) -> Offer:
+    """A whole-region offer is had in the one zone that the user names."""
+    if offer.zone is not None:
+        return offer
+    inside = [z for z in spec.resources.zones if z.startswith(f"{offer.cloud}/{offer.region}/")]
+    return replace(offer, zone=inside[0].rpartition("/")[2]) if len(inside) == 1 else offer
+
+
+def stamp(table: OfferTable) -> CatalogueStamp:
+    return CatalogueStamp(digest=table.digest, as_of=table.as_of_range[1], offers=len(table))

@@ -1,0 +1,96 @@
+"""Ranking without a profile or without work: dollars per estimated TFLOP-hour, and no invented totals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from arylcloud.core.gpus import BY_NAME
+from arylcloud.core.job import JobSpec
+from arylcloud.core.plan import Candidate, Plan, Rejection
+from arylcloud.planner import flops
+from arylcloud.planner.feasible import Feasible
+from arylcloud.pricing.hazard import OwnHistory, SpotAdvisor, hazard_per_hour
+from arylcloud.pricing.table import OfferTable
+
+
+def estimated_tflops(gpu: str) -> float | None:
+    """16-bit peak × typical utilisation of one GPU; None where no peak is known."""
+    spec = BY_NAME.get(gpu)
+    peak = flops.peak_tflops(spec, "16bit") if spec is not None else None
+    return None if peak is None else peak * flops.mfu(gpu, "16bit").value
+
+
+def plan_by_tflops(
+    spec: JobSpec,
+    table: OfferTable,
+    found: Feasible,
+    *,
+    advisor: SpotAdvisor | None = None,
+    history: Iterable[OwnHistory] = (),
+    limit: int = 20,
+    seed: int = 0,
+) -> Plan:
+    """Offers by $ per estimated TFLOP-hour; hours and dollars of the run stay unknown."""
+    from arylcloud.planner.relax import no_peak_known
+    from arylcloud.planner.single import POLICY, asked_zone, stamp
+
+    per_gpu = np.array([estimated_tflops(name) or np.nan for name in (*table.gpu_names, "")])
+    rows = found.rows
+    tflops = per_gpu[table.gpu[rows]] * table.gpu_count[rows]
+    rejected = list(found.rejected)
+    unknown = np.flatnonzero(np.isnan(tflops))
+    if unknown.size:
+        example = table.row(int(rows[unknown[0]])).key
+        rejected.append(
+            Rejection(reason="peak TFLOPS of the GPU not known", count=int(unknown.size), example=example)
+        )
+    known = ~np.isnan(tflops)
+    rows, tflops, preference = rows[known], tflops[known], found.preference[known]
+    if not rows.size:
+        raise no_peak_known(spec)
+    per_tflop_h = table.usd_per_hour[rows] / tflops
+    keys = np.array([table.row(int(i)).key for i in rows]) if rows.size <= 5000 else rows
+    order = np.lexsort((keys, table.usd_per_hour[rows], per_tflop_h, preference))[:limit]
+    hazards = hazard_per_hour(table, advisor=advisor, history=history)
+    missing = "profile" if spec.profile is None else "work"
+    picked = tuple(
+        Candidate(
+            rank=rank,
+            offer=asked_zone(spec, table.row(int(rows[i]))),
+            nodes=spec.nodes_min,
+            throughput=None,
+            throughput_unit=None,
+            throughput_source=None,
+            throughput_rel_error=None,
+            hours=None,
+            usd=None,
+            interruptions_per_hour=float(hazards.per_hour[rows[i]]),
+            hazard_source=hazards.source_of(int(rows[i])),
+            meets_deadline=None,
+            meets_budget=None,
+            pareto=False,
+            why=f"no {missing}: ${per_tflop_h[i]:.5f} per estimated TFLOP-hour",
+        )
+        for rank, i in enumerate(order.tolist(), start=1)
+    )
+    why = [
+        f"no {missing}: ranked by dollars per estimated TFLOP-hour (16-bit peak × usual utilisation),"
+        " whatever the job would really get out of each; time and total cost are not known"
+    ]
+    limits = spec.constraints
+    if limits.deadline_s is not None or limits.budget_usd is not None or limits.max_runtime_s is not None:
+        why.append(f"deadline, budget and max_runtime cannot be checked beforehand without {missing}")
+    why.append("say aryl: profile and work to have time and cost (`arylcloud profile list`)")
+    return Plan(
+        job=spec,
+        objective=spec.objective.name,
+        policy=POLICY,
+        catalogue=stamp(table),
+        chosen=picked[0],
+        candidates=picked,
+        rejected=tuple(rejected),
+        why=tuple(why),
+        seed=seed,
+    )
