@@ -1,0 +1,239 @@
+"""``arylcloud report`` from a real journal: exit codes, JSON, text and page."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.diary import JOB, Diary, offer, survivor
+
+from arylcloud.cli.main import run
+from arylcloud.cli.report import account, document
+from arylcloud.cli.report_html import page
+from arylcloud.cli.report_text import amounts, show
+from arylcloud.cli.settings import folders
+from arylcloud.core import events as ev
+from arylcloud.core.job import Constraints, JobSpec
+from arylcloud.core.offer import Market
+from arylcloud.launcher.journal import Journal
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("NO_COLOR", "1")
+    folders().state.mkdir(parents=True)
+    return tmp_path
+
+
+def keep(diary: Diary) -> None:
+    with Journal(folders().journal) as journal:
+        for record in diary.records:
+            journal.append(
+                record.job_id,
+                record.at_s,
+                record.writer,
+                record.event,
+                record.cause_id,
+                mirror=None,
+                strict=False,
+            )
+
+
+def with_quotes() -> Diary:
+    twin = offer("", market=Market.ON_DEMAND, usd_per_hour=7.2)
+    return survivor().write(4001.0, ev.BaselineQuoted(name="on_demand", offer=twin, speed=1.0))
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> dict[str, Any]:
+    assert run(["report", *args, "--json"]) == code
+    made = json.loads(capsys.readouterr().out)
+    assert isinstance(made, dict)
+    return made
+
+
+def test_json_is_one_document_whose_parts_sum(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(with_quotes())
+    found = as_json(capsys)
+    assert found["schema_version"] == 1
+    assert (found["job_id"], found["phase"], found["exit_code"]) == (JOB, "succeeded", 0)
+    usd = found["usd"]
+    assert usd["total"] == 3.705
+    assert round(usd["compute"] + usd["egress"] + usd["storage"], 6) == usd["total"]
+    assert round(usd["useful"] + sum(usd["waste"].values()), 6) == usd["compute"]
+    assert usd["waste"] == {"boot": 0.3225, "lost_work": 0.3, "idle": 1.095}
+    assert (found["interruptions"], found["migrations"], found["epochs"], found["attempts"]) == (2, 1, 6, 4)
+    assert found["final_step"] == 328
+    names = {b["name"]: b for b in found["baselines"]}
+    assert names["on_demand"]["usd"] == 6.845
+    assert names["on_demand"]["saving"] == pytest.approx(1 - 3.705 / 6.845)
+    assert names["fixed_zone"]["usd"] is None
+    assert "not quoted" in names["fixed_zone"]["basis"]
+
+
+def test_the_bill_can_be_recomputed_from_the_document(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(survivor())
+    found = as_json(capsys)
+    total = 0.0
+    for lease in found["leases"]:
+        end = lease["launched_s"] + lease["billed_s"]
+        points = [(p["from_s"], p["usd_per_hour"]) for p in lease["prices"]] + [(end, 0.0)]
+        total += sum(price * (points[i + 1][0] - at) / 3600 for i, (at, price) in enumerate(points[:-1]))
+        assert sum(s["to_s"] - s["from_s"] for s in lease["spans"]) == lease["billed_s"]
+    assert total == pytest.approx(found["usd"]["compute"], abs=1e-6)
+
+
+def test_text_says_the_cost_first_and_adds_up_as_shown(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(with_quotes())
+    assert run(["report", "digits"]) == 0
+    out = capsys.readouterr().out
+    first, second = out.splitlines()[:2]
+    assert first.startswith(f"{JOB} · succeeded (exit 0)")
+    assert second == "$3.71 = compute $3.65 + egress $0.05 + storage $0.01"
+    split = [
+        int(d + c) for d, c in re.findall(r"^  (?:useful|boot|lost work|idle) +\$(\d+)\.(\d\d)", out, re.M)
+    ]
+    assert len(split) == 4
+    assert sum(split) == 365
+    assert "interrupted without notice" in out
+    assert "interrupted, announced" in out
+    assert "one fixed zone" in out
+    assert "not known" in out
+    assert "not included: taxes" in out
+    assert "\x1b" not in out
+
+
+def test_an_unknown_price_is_said_in_every_form(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    diary = Diary().lease("a", 0.0, usd_per_hour=None).end("a", 3600.0)
+    keep(diary.lease("b", 4000.0).end("b", 7600.0))
+    found = as_json(capsys)
+    assert (found["usd"]["total"], found["usd"]["compute"], found["usd"]["useful"]) == (None, None, None)
+    assert found["usd"]["known"] == 3.6
+    assert len(found["unknown"]) == 1
+    assert run(["report"]) == 0
+    out = capsys.readouterr().out
+    assert "cost unknown, at least $3.60" in out
+    assert "not known: price of p3.2xlarge" in out
+    assert "$0.00" not in out
+    html = page(account(diary.records, now_s=9999.0))
+    assert "cost unknown, at least $3.60" in html
+    assert "Not known: price of p3.2xlarge" in html
+
+
+def test_a_failure_shows_its_reason(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Case 76: the reason is in the default output."""
+    from arylcloud.core.phases import JobPhase
+
+    diary = Diary().lease("a", 0.0).end("a", 100.0)
+    keep(diary.phase(101.0, JobPhase.FAILED, "user_command", "rank 0 exited 7: no module torch", exit_code=7))
+    assert run(["report"]) == 0
+    assert "failed (exit 7)" in (out := capsys.readouterr().out)
+    assert "rank 0 exited 7: no module torch" in out
+
+
+def test_compressed_time_is_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(Diary(scale=60.0).lease("a", 0.0).end("a", 600.0))
+    assert as_json(capsys)["compressed_time"] is True
+    assert run(["report"]) == 0
+    assert "nobody spent these dollars" in capsys.readouterr().out
+
+
+def test_budget_stands_beside_the_cost(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = JobSpec(name="x", run="true", constraints=Constraints(budget_usd=2.0))
+    keep(Diary(spec=spec).lease("a", 0.0).end("a", 1000.0))
+    assert run(["report"]) == 0
+    assert "(50% of the budget of $2.00)" in capsys.readouterr().out
+
+
+def test_no_such_job_is_102_in_both_forms(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report"]) == 102
+    assert "no job has been launched" in capsys.readouterr().err
+    keep(survivor())
+    assert as_json(capsys, "nope", code=102)["error"]["kind"] == "no_such_job"
+
+
+def test_the_page_needs_nothing_from_anywhere(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(with_quotes())
+    path = home / "r.html"
+    assert run(["report", "--html", str(path), "--json"]) == 0
+    captured = capsys.readouterr()
+    json.loads(captured.out)
+    assert str(path) in captured.err
+    text = path.read_text(encoding="utf-8")
+    assert not re.findall(r"(?:src|href)=|url\((?!#)|@import|https?://|<script", text)
+    svg = ET.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
+    spans = [e.get("class") for e in svg.iter("rect")]
+    assert sum("lost_work" in str(c) for c in spans) == 1
+    assert len(list(svg.iter("circle"))) == 5
+    assert [g.get("class") for g in svg.iter("g")] == ["cut", "cut announced"]
+    assert "$3.71" in text
+
+
+def test_a_page_that_cannot_be_written_is_a_usage_error(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(survivor())
+    assert run(["report", "--html", str(home / "none" / "r.html")]) == 2
+    captured = capsys.readouterr()
+    assert "cannot write" in captured.err
+    assert captured.out == ""
+
+
+class Balanced(HTMLParser):
+    """Every tag that opens is closed, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        return None
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", 'a"b&c', "ünï"])
+def test_the_page_escapes_what_a_user_wrote(name: str) -> None:
+    diary = Diary(spec=JobSpec(name=name, run="true"), job_id="j-1").lease("a", 0.0).end("a", 100.0)
+    diary.write(1.0, ev.LauncherStarted(launcher_id="l", host="h", pid=1))
+    text = page(account(diary.records, now_s=200.0))
+    assert "<script" not in text
+    parser = Balanced()
+    parser.feed(text)
+    assert parser.open == []
+
+
+@pytest.mark.parametrize("count", range(1, len(survivor().records) + 1))
+def test_every_moment_of_a_job_can_be_reported(count: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Case 49's other side: a report of a job under way, at any record of its journal."""
+    made = account(survivor().records[:count], now_s=5000.0)
+    parser = Balanced()
+    parser.feed(page(made))
+    assert parser.open == []
+    assert json.loads(json.dumps(document(made), allow_nan=False))["job_id"] == JOB
+    show(made)
+    assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 120
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=8))
+def test_shown_amounts_add_up_to_the_shown_sum(micro: list[int]) -> None:
+    shown = [round(float(text.strip("$").replace(",", "")) * 10_000) for text in amounts(micro)]
+    unit = 100 if sum(micro) >= 1_000_000 or sum(micro) == 0 else 1
+    assert abs(sum(shown) * 100 - sum(micro)) <= unit * 50
+    for value, text in zip(micro, shown, strict=True):
+        assert abs(text * 100 - value) <= unit * 100
