@@ -117,7 +117,7 @@ def _flips(
     elsewhere: Rival | None,
     other_kind: Rival | None,
 ) -> list[str]:
-    """A price is one offer's: any other takes over. Hazard and throughput are its kind's: another kind does."""
+    """A price is one offer's, any other takes over; hazard and throughput are a kind's, another kind does."""
     base = every.cands.cost.take(np.array([first]))
     parts = []
     if elsewhere is not None and chosen.offer.usd_per_hour is not None:

@@ -1,0 +1,82 @@
+"""Composition root of the planning side: which offers, profiles and assumptions a job is planned on."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arylcloud.cli.settings import Folders
+    from arylcloud.core.job import JobSpec
+    from arylcloud.core.plan import Plan
+    from arylcloud.planner.inputs import Assumptions
+    from arylcloud.pricing.table import OfferTable
+    from arylcloud.providers.registry import Adapter
+
+LOCAL = "local"
+LOCAL_SAVE_S = 0.1
+"""Wall seconds that a small checkpoint holds up the training here."""
+LOCAL_START_S = 1.5
+"""Wall seconds that the local cloud's agent takes from boot to the first step, beside ``boot_s``."""
+
+
+def names_local(spec: JobSpec) -> bool:
+    """The local cloud is used by a job that names it, and by no other."""
+    clouds = [cloud for one in (spec.resources, *spec.resources.any_of) for cloud in one.clouds]
+    return LOCAL in clouds
+
+
+def offer_table(spec: JobSpec, folders: Folders) -> OfferTable:
+    """Bundled catalogue with the user's rows over it; the local cloud's offers where the job names it.
+    Of a job for the local cloud alone nothing else is read."""
+    from arylcloud.pricing.catalogue import load
+    from arylcloud.pricing.table import concat, from_offers
+
+    user = folders.user_catalogue if folders.user_catalogue.is_file() else None
+    if not names_local(spec):
+        return load(user)
+    local = from_offers(_local(folders).offers())
+    return local if spec.resources.clouds == (LOCAL,) else concat(load(user), local)
+
+
+def assumptions(spec: JobSpec, folders: Folders) -> Assumptions:
+    """Boot times by cloud, in seconds of each cloud's market clock."""
+    from dataclasses import replace
+
+    from arylcloud.planner.inputs import Assumptions
+
+    if not names_local(spec):
+        return Assumptions()
+    able = _local(folders).capabilities()
+    scale = able.market_clock.scale
+    usual = Assumptions()
+    return replace(
+        usual,
+        boot_s={LOCAL: (able.boot_s + LOCAL_START_S) * scale},
+        market_scale={LOCAL: scale},
+        # a copy on this machine's own disk, in market seconds as all else
+        save_s=LOCAL_SAVE_S * scale,
+        save_fixed_s=LOCAL_SAVE_S * scale,
+        save_gb_per_s=usual.save_gb_per_s / scale,
+        transfer_gb_per_s=usual.transfer_gb_per_s / scale,
+    )
+
+
+def make_plan(spec: JobSpec, folders: Folders, *, limit: int = 20) -> Plan:
+    """What ``plan`` shows and ``launch`` does: one road to a plan."""
+    from arylcloud.planner.profiles import library
+    from arylcloud.planner.single import plan_job
+
+    return plan_job(
+        spec,
+        offer_table(spec, folders),
+        library=library(folders.user_profiles),
+        assumptions=assumptions(spec, folders),
+        limit=limit,
+    )
+
+
+def _local(folders: Folders) -> Adapter:
+    from arylcloud.providers import registry
+
+    return registry.load(LOCAL, state_dir=folders.state, environ=os.environ)

@@ -1,0 +1,90 @@
+"""``arylcloud init``: a commented job file that ``plan`` accepts as it is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from arylcloud.cli.jobtemplate import Answers
+
+app = typer.Typer()
+
+
+@app.command()
+def init(
+    path: Annotated[Path, typer.Argument(help="File to write.")] = Path("job.yaml"),
+    name: Annotated[str | None, typer.Option("--name", "-n", help="Name of the job.")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Command that trains.")] = None,
+    gpus: Annotated[
+        str | None, typer.Option("--gpus", help="NAME:N, several with commas; empty = any.")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", help="Throughput profile (`profile list`).")
+    ] = None,
+    work: Annotated[str | None, typer.Option("--work", help="Such as 40000 steps.")] = None,
+    deadline: Annotated[str | None, typer.Option("--deadline", help="Such as 36h.")] = None,
+    budget: Annotated[str | None, typer.Option("--budget", help="Such as $500.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Write a commented job file, from flags or from a few questions."""
+    from arylcloud.cli.jobfile import load_job
+    from arylcloud.cli.jobtemplate import Answers, render
+    from arylcloud.cli.output import emit_json, note
+    from arylcloud.core.errors import LocalStateError, UsageError
+
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists", hint="--force overwrites it")
+    answers = Answers(
+        name=name or path.absolute().parent.name or "job",
+        run=run or "python train.py",
+        gpus=gpus or "",
+        profile=profile or "",
+        work=work or "",
+        deadline=deadline or "",
+        budget=budget or "",
+    )
+    if sys.stdin.isatty() and not yes and not json_ and run is None:
+        answers = _ask(answers)
+    text = render(answers)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.part")
+        part.write_text(text, encoding="utf-8")
+        try:
+            # what does not load must not stand there under its final name
+            load_job(part)
+        except UsageError as error:
+            raise UsageError(error.message.replace(str(part), str(path)), hint=error.hint) from error
+        else:
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise LocalStateError(f"{path}: cannot be written: {error.strerror or error}") from error
+    if json_:
+        emit_json({"path": str(path), "name": answers.name})
+    note(f"wrote {path}; next: `arylcloud plan {path}`")
+
+
+def _ask(known: Answers) -> Answers:
+    """Questions on the terminal; Enter keeps what stands in brackets."""
+    from arylcloud.cli.jobtemplate import Answers
+
+    def ask(question: str, default: str) -> str:
+        return str(typer.prompt(question, default=default, show_default=bool(default), err=True)).strip()
+
+    return Answers(
+        name=ask("name of the job", known.name),
+        run=ask("command that trains", known.run),
+        gpus=ask("GPUs per machine, such as A100:8, H100:8 (Enter: any)", known.gpus),
+        profile=ask("throughput profile, such as mpt-125m (Enter: none)", known.profile),
+        work=ask("work to do, such as 40000 steps (Enter: not known)", known.work),
+        deadline=ask("deadline, such as 36h (Enter: none)", known.deadline),
+        budget=ask("budget, such as $500 (Enter: none)", known.budget),
+    )

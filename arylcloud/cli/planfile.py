@@ -1,0 +1,62 @@
+"""A plan on disk: what ``plan -o`` writes and ``launch plan.json`` reads, with a digest over it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arylcloud.core.codec import SCHEMA_VERSION, decode, dumps, encode, parse
+from arylcloud.core.errors import IntegrityError, LocalStateError, UsageError
+
+if TYPE_CHECKING:
+    from arylcloud.core.plan import Plan
+
+KIND = "arylcloud-plan"
+
+
+def digest(plan: Plan) -> str:
+    """sha256 (hex) of the plan's canonical bytes."""
+    return hashlib.sha256(dumps(plan)).hexdigest()
+
+
+def save_plan(plan: Plan, path: Path) -> None:
+    """Written beside and renamed: a reader sees the old plan or the new one, never half of it."""
+    document = {"schema_version": SCHEMA_VERSION, "kind": KIND, "digest": digest(plan), "plan": encode(plan)}
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise LocalStateError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def load_plan(path: Path) -> Plan:
+    """UsageError: no such file, no plan, a newer schema. IntegrityError: changed since it was written."""
+    from arylcloud.core.plan import Plan
+
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{path}: no such file", hint="`arylcloud plan JOB -o plan.json` writes one"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    document = parse(data, what=str(path))
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        raise UsageError(f"{path} is no plan", hint="`arylcloud plan JOB -o plan.json` writes one")
+    if document.get("schema_version") != SCHEMA_VERSION:
+        raise UsageError(
+            f"{path} has schema {document.get('schema_version')}, this version reads {SCHEMA_VERSION}",
+            hint="plan again",
+        )
+    plan = decode(Plan, document.get("plan"), where=f"{path}: plan")
+    if digest(plan) != document.get("digest"):
+        raise IntegrityError(
+            f"{path} has been changed since it was written: its digest does not hold", hint="plan again"
+        )
+    return plan
