@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -87,6 +88,7 @@ class Agent:
         self._started: decide.Outcome | None = None
         self._ended: decide.Outcome | None = None
         self._command_started_s: float | None = None
+        self._ended_s: float | None = None
         self._first_started_s: float | None = None
         self._first_step_s: float | None = None
         self._progress = progress.Progress()
@@ -95,6 +97,7 @@ class Agent:
         self._errors = 0
         self._error: str | None = None
         self._setup_reported = False
+        self._notice_told = False
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._until_written_s: float | None = None
 
@@ -144,8 +147,7 @@ class Agent:
 
     def _turn(self) -> None:
         now_s = self.clock.now_s()
-        booted = self.boot.state
-        self._report_setup(booted)
+        booted = self._report_setup(self.boot.state)
         self._observe(now_s)
         inputs = self._inputs(booted, now_s)
         self._keep_until(inputs.until_s, inputs.grace_s)
@@ -158,6 +160,9 @@ class Agent:
             if not effects and self.state == before:
                 break
             inputs = self._inputs(booted, now_s)
+        run = self.state.run
+        if run is None or run.signalled:
+            self._tell_training()
         self.beats.publish(self._heartbeat(booted, inputs))
         phase = decide.phase(self.state, inputs)
         waiting = phase in (AgentPhase.SETUP, AgentPhase.READY, AgentPhase.DRAINED)
@@ -177,6 +182,7 @@ class Agent:
             code = self._command.poll()
             if code is not None:
                 self._ended = decide.Outcome(epoch=number, exit_code=code)
+                self._ended_s = now_s
                 self._command = None
                 self._progress_read_s = float("-inf")
                 self._log(f"the command of epoch {number} ended with exit code {code}")
@@ -193,13 +199,7 @@ class Agent:
         if moved and self._first_step_s is None:
             self._first_step_s = now_s
         if found.step is None and newest is not None:
-            found = progress.Progress(
-                step=newest,
-                total_steps=found.total_steps,
-                save_s=found.save_s,
-                finished=found.finished,
-                seen=found.seen,
-            )
+            found = replace(found, step=newest)
         self._progress = found
 
     def _inputs(self, booted: Booted, now_s: float) -> decide.Inputs:
@@ -246,7 +246,7 @@ class Agent:
             problem = run.problem
         problem = problem or sync.problem or self.state.ending
         if self._errors >= ERRORS_SAID:
-            problem = self._error
+            problem = problem or self._error
         epoch = self.state.epoch
         committed_here = self.restorer.prefetched or sync.committed
         return Heartbeat(
@@ -292,6 +292,7 @@ class Agent:
             case decide.Start():
                 self._start(effect.epoch, effect.rank, booted)
             case decide.Signal():
+                self._tell_training()
                 assert booted.job is not None
                 name = booted.job.spec.stop_signal
                 self._log(f"asking the command to stop: {name}")
@@ -349,42 +350,51 @@ class Agent:
             signalled=run.signalled,
             finished=code == 0 and (found.finished or not run.signalled),
             step=self._progress.step,
-            at_s=self.clock.now_s(),
+            at_s=self._ended_s if self._ended_s is not None else self.clock.now_s(),
             tail=self._stream.tail() if self._stream is not None else "",
         )
 
-    def _report_setup(self, booted: Booted) -> None:
-        """A failed ``setup`` is the job's own fault, and said as such, once."""
-        if booted.phase is not AgentPhase.BROKEN or booted.exit_code is None or self._setup_reported:
-            return
-        self._setup_reported = True
-        epoch = self.state.epoch or self.mailbox.seen.epoch
-        self.reporter.report(
-            EndDoc(
-                epoch=epoch.number if epoch is not None else 0,
-                rank=0,
-                lease_id=self.config.lease_id,
-                exit_code=booted.exit_code,
-                signalled=False,
-                finished=False,
-                step=None,
-                at_s=self.clock.now_s(),
-                in_setup=True,
-                tail=self.boot_log.tail(),
+    def _report_setup(self, booted: Booted) -> Booted:
+        """A failed ``setup`` is the job's own fault, and said as such before this machine calls
+        itself BROKEN: else it would be taken for a bad machine and replaced."""
+        if booted.phase is not AgentPhase.BROKEN or booted.exit_code is None:
+            return booted
+        if not self._setup_reported:
+            self._setup_reported = True
+            self.reporter.report(
+                EndDoc(
+                    epoch=0,  # of no epoch: its number must not take a rank's place
+                    rank=0,
+                    lease_id=self.config.lease_id,
+                    exit_code=booted.exit_code,
+                    signalled=False,
+                    finished=False,
+                    step=None,
+                    at_s=self.clock.now_s(),
+                    in_setup=True,
+                    tail=self.boot_log.tail(),
+                )
             )
-        )
+        return replace(booted, phase=AgentPhase.SETUP) if self.reporter.pending else booted
 
     def _on_notice(self, found: Notice) -> None:
         left_s = found.at_s - self.clock.now_s()
         self._log(f"the cloud takes this machine back ({found.action}) in {left_s:.0f} s")
-        document = {"action": found.action, "at_s": found.at_s, "seen_s": found.seen_s}
+        self.notice = found
+
+    def _tell_training(self) -> None:
+        """The notice, for whoever looks at ``$ARYL_NOTICE_FILE``: not before it is on record that the
+        command was asked to stop, or a quick exit 0 would be taken for the end of its work."""
+        if self.notice is None or self._notice_told:
+            return
+        document = {"action": self.notice.action, "at_s": self.notice.at_s, "seen_s": self.notice.seen_s}
         try:
             partial = self.config.notice_file.with_suffix(".part")
             partial.write_text(json.dumps(document))
             partial.replace(self.config.notice_file)
         except OSError as error:
             self._log(f"the notice cannot be written for the training: {error}")
-        self.notice = found
+        self._notice_told = True
 
     # ------------------------------------------------------------ the end
 

@@ -17,6 +17,8 @@ from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import EpochDoc, Manifest
 
 PREFETCH_S = 1.0
+NO_SPACE_TRIES = 5
+"""A full disk may be emptied by somebody; not for ever."""
 
 
 class Restorer(threading.Thread):
@@ -91,20 +93,27 @@ class Restorer(threading.Thread):
     def _restore(self, epoch: EpochDoc) -> Outcome:
         """Store errors are waited out as long as the epoch is the newest one asked for."""
         wait_s = 0.5
+        no_space = 0
         while not self._stop.is_set() and self._wanted == epoch.number:
             try:
                 self._restore_once(epoch)
                 return Outcome(epoch=epoch.number)
             except StoreError as error:
+                no_space += isinstance(error, LocalStateError)
+                if no_space >= NO_SPACE_TRIES:
+                    problem = f"this machine cannot restore a checkpoint: {error.message}"
+                    self._log(problem)
+                    return Outcome(epoch=epoch.number, problem=problem)
                 self._log(f"waiting to restore: {error.message}")
                 self._stop.wait(wait_s)
                 wait_s = min(10.0, wait_s * 2)
-            except (IntegrityError, LocalStateError) as error:
+            except IntegrityError as error:
+                # naming the manifest makes the launcher reject it: only where the manifest is at fault
                 problem = f"cannot restore {epoch.resume_from}: {error.message}"
                 self._log(problem)
                 return Outcome(epoch=epoch.number, problem=problem)
-            except Exception as error:  # noqa: BLE001 - BROKEN, with its reason; another machine may do
-                problem = f"cannot restore {epoch.resume_from}: {one_line(error)}"
+            except Exception as error:  # noqa: BLE001 - a full disk, a bug: another machine may do
+                problem = f"this machine cannot restore a checkpoint: {one_line(error)}"
                 self._log(problem)
                 return Outcome(epoch=epoch.number, problem=problem)
         return Outcome(epoch=epoch.number, problem="overtaken by a newer epoch")

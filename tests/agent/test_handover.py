@@ -1,0 +1,304 @@
+"""Drain, notice, restore: what a command saved is committed, and it goes on from there."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from arylcloud.core.codec import dumps
+from arylcloud.core.protocol import LAUNCHER_KEY, LauncherBeat, chunk_key
+
+from .conftest import Job, spec, wait_for
+
+LONG = "python3 train.py 100000 10 0.01"
+
+
+def test_drain_saves_commits_and_says_so(job: Job) -> None:
+    job.submit(spec(LONG))
+    machine = job.machine()
+    job.open_epoch("lease-a")
+    machine.until(lambda b: b.committed_step)
+    job.open_epoch()
+    beat = machine.until(lambda b: b.drained_epoch == 2, "drained")
+    assert beat.phase == "drained"
+    end = job.end(1)
+    assert end is not None
+    assert (end.signalled, end.finished, end.exit_code) == (True, False, 0)
+    stopped_at = int(job.log("e000001-r00").split("asked to stop at")[1])
+    assert beat.committed_step == stopped_at == end.step
+    assert job.manifests()[-1].step == stopped_at
+
+
+def test_restore_goes_on_at_the_saved_step_elsewhere(job: Job) -> None:
+    job.submit(spec("python3 train.py 60 10 0.01; exit 3"))
+    first = job.machine("lease-a")
+    job.open_epoch("lease-a")
+    first.until(lambda b: b.committed_step)
+    job.open_epoch()
+    saved = first.until(lambda b: b.drained_epoch == 2)
+    second = job.machine("lease-b")
+    # brought near beforehand
+    second.until(lambda b: b.phase == "ready" and b.prefetched == saved.committed, "prefetched")
+    job.open_epoch("lease-b", resume_from=saved.committed)
+    second.phase("exited")
+    assert job.log("e000003-r00").startswith(f"begin at {saved.committed_step}\n")
+    assert saved.committed_step is not None
+    assert saved.committed_step > 0
+    assert job.manifests()[-1].epoch == 3
+    assert job.manifests()[-1].step == 60
+
+
+def test_the_same_machine_goes_on_and_forgets_what_the_epoch_does_not_resume_from(job: Job) -> None:
+    job.submit(spec("python3 train.py 100000 1000000 0.01"))
+    machine = job.machine()
+    job.open_epoch("lease-a")
+    machine.phase("running")
+    wait_for(lambda: "begin at" in job.log("e000001-r00"))
+    job.open_epoch()
+    first = machine.until(lambda b: b.drained_epoch == 2)
+    job.open_epoch("lease-a", resume_from=first.committed)
+    wait_for(lambda: f"begin at {first.committed_step}\n" in job.log("e000003-r00"))
+    job.open_epoch()
+    second = machine.until(lambda b: b.drained_epoch == 4)
+    assert (second.committed_step or 0) > (first.committed_step or 0)
+    # back to the first: the second is not of this lineage
+    job.open_epoch("lease-a", resume_from=first.committed)
+    wait_for(lambda: f"begin at {first.committed_step}\n" in job.log("e000005-r00"))
+    assert not (machine.checkpoints / f"step-{second.committed_step}").exists()
+
+
+def test_a_newer_epoch_with_the_same_member_restarts_the_command(job: Job) -> None:
+    job.submit(spec("echo $ARYL_JOB_ID $ARYL_ATTEMPT; " + LONG))
+    machine = job.machine()
+    job.open_epoch("lease-a")
+    beat = machine.until(lambda b: b.committed_step)
+    job.open_epoch("lease-a", resume_from=beat.committed)
+    wait_for(lambda: "begin at" in job.log("e000002-r00"))
+    assert job.log("e000001-r00").startswith("job-1 1\n")
+    assert job.log("e000002-r00").startswith("job-1 2\n")  # field case 14
+    assert f"begin at {beat.committed_step}\n" in job.log("e000002-r00")
+    end = job.end(1)
+    assert end is not None
+    assert end.signalled
+
+
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_accepted(job: Job) -> None:
+    job.submit(spec(LONG))
+    first = job.machine("lease-a")
+    job.open_epoch("lease-a")
+    first.until(lambda b: b.committed_step is not None and b.committed_step >= 20)
+    job.open_epoch()
+    first.until(lambda b: b.drained_epoch == 2)
+    good, bad = job.manifests()[0], job.manifests()[-1]
+    key = chunk_key(bad.files[0].chunks[0].sha256)
+    data = bytearray(job.store.get(key) or b"")
+    data[0] ^= 1
+    job.store.put(key, bytes(data))
+    second = job.machine("lease-b")
+    job.open_epoch("lease-b", resume_from=bad.key)
+    beat = second.phase("broken")
+    assert bad.key in (beat.message or "")
+    assert beat.epoch == 3
+    assert job.log("e000003-r00") == ""
+    job.open_epoch("lease-b", resume_from=good.key)
+    wait_for(lambda: f"begin at {good.step}\n" in job.log("e000004-r00"))
+    assert second.phase("running").message is None
+
+
+def test_a_command_that_will_not_stop_is_killed_after_its_grace(job: Job) -> None:
+    job.submit(spec("trap '' TERM; echo deaf; while :; do sleep 0.05; done", grace_s=0.5))
+    machine = job.machine()
+    job.open_epoch("lease-a")
+    wait_for(lambda: "deaf" in job.log("e000001-r00"))
+    job.open_epoch()
+    machine.until(lambda b: b.drained_epoch == 2)
+    end = job.end(1)
+    assert end is not None
+    assert (end.exit_code, end.signalled) == (137, True)
+
+
+def test_every_process_of_the_command_is_asked_and_waited_for(job: Job) -> None:
+    """Field case 23: a shell dies of SIGTERM at once; the training under it is still saving."""
+    files = {
+        "slow.py": (
+            "import signal, time, os\n"
+            "from pathlib import Path\n"
+            "def stop(*_):\n"
+            "    time.sleep(0.7)\n"
+            "    folder = Path(os.environ['ARYL_CHECKPOINT_DIR'])\n"
+            "    (folder / 'step-5').mkdir()\n"
+            "    (folder / 'step-5' / 'w').write_text('5')\n"
+            "    (folder / 'step-5' / '_COMPLETE').touch()\n"
+            "    raise SystemExit(0)\n"
+            "signal.signal(signal.SIGUSR1, stop)\n"
+            "print('up', flush=True)\n"
+            "while True: time.sleep(1)\n"
+        )
+    }
+    job.submit(spec("python3 slow.py & wait; echo over", stop_signal="SIGUSR1"), files)
+    machine = job.machine()
+    job.open_epoch("lease-a")
+    wait_for(lambda: "up" in job.log("e000001-r00"))
+    job.open_epoch()
+    beat = machine.until(lambda b: b.drained_epoch == 2)
+    assert beat.committed_step == 5
+
+
+# ---------------------------------------------------------------- notices
+
+
+class Metadata(ThreadingHTTPServer):
+    """EC2's IMDSv2, as far as spot notices go."""
+
+    daemon_threads = True
+    at_s: float | None = None
+    tokens = 0
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Metadata
+
+    def do_PUT(self) -> None:
+        ttl = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")
+        if self.path == "/latest/api/token" and ttl is not None and 1 <= int(ttl) <= 21600:
+            self.server.tokens += 1
+            self._say(200, b"token-%d" % self.server.tokens)
+        else:
+            self._say(400, b"")
+
+    def do_GET(self) -> None:
+        if self.headers.get("X-aws-ec2-metadata-token") != f"token-{self.server.tokens}":
+            self._say(401, b"")
+        elif self.path != "/latest/meta-data/spot/instance-action" or self.server.at_s is None:
+            self._say(404, b"")
+        else:
+            at = datetime.fromtimestamp(self.server.at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            self._say(200, json.dumps({"action": "terminate", "time": at}).encode())
+
+    def _say(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@pytest.fixture
+def metadata() -> Iterator[Metadata]:
+    server = Metadata(("127.0.0.1", 0), _Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def _env(metadata: Metadata) -> dict[str, str]:
+    return {
+        "ARYL_METADATA": "ec2",
+        "ARYL_METADATA_URL": f"http://127.0.0.1:{metadata.server_port}",
+        "ARYL_METADATA_POLL_S": "0.1",
+        "http_proxy": "http://127.0.0.1:9",  # metadata never goes through a proxy
+    }
+
+
+def test_notice_saves_uploads_and_hands_over_in_time(job: Job, metadata: Metadata) -> None:
+    job.submit(spec(LONG))
+    machine = job.machine(**_env(metadata))
+    job.open_epoch("lease-a")
+    machine.until(lambda b: b.committed_step)
+    metadata.tokens += 1  # the agent's token is void from now on
+    metadata.at_s = float(int(time.time()) + 12)
+    beat = machine.until(lambda b: b.phase == "drained")
+    assert beat.at_s < metadata.at_s
+    assert beat.notice is not None
+    assert (beat.notice.action, beat.notice.at_s) == ("terminate", metadata.at_s)
+    assert beat.drained_epoch == 1
+    stopped_at = int(job.log("e000001-r00").split("asked to stop at")[1])
+    assert beat.committed_step == stopped_at
+    end = job.end(1)
+    assert end is not None
+    assert (end.signalled, end.finished) == (True, False)
+    told = json.loads((machine.home / "agent" / "notice.json").read_text())
+    assert (told["action"], told["at_s"]) == ("terminate", metadata.at_s)
+    # a machine with a notice takes no further work
+    job.open_epoch("lease-a", resume_from=beat.committed)
+    machine.until(lambda b: b.epoch == 2 and b.drained_epoch == 2)
+    assert job.end(2) is None
+
+
+def test_a_notice_leaves_time_for_the_upload_of_what_there_is(job: Job, metadata: Metadata) -> None:
+    """The grace is longer than what the cloud leaves: the command is killed early enough."""
+    job.submit(spec(f"trap '' TERM; {LONG.replace('train.py', 'deaf.py')}", grace_s=300.0), _deaf())
+    machine = job.machine(**_env(metadata))
+    job.open_epoch("lease-a")
+    machine.until(lambda b: b.committed_step)
+    metadata.at_s = float(int(time.time()) + 4)
+    beat = machine.until(lambda b: b.phase == "drained")
+    assert beat.at_s < metadata.at_s
+    end = job.end(1)
+    assert end is not None
+    assert end.exit_code == 137
+    assert beat.committed_step == max(int(p.name[5:]) for p in machine.checkpoints.glob("step-*"))
+
+
+def _deaf() -> dict[str, str]:
+    from .conftest import TRAIN
+
+    return {"deaf.py": TRAIN.replace("lambda *_: stop.append(1)", "signal.SIG_IGN")}
+
+
+# ---------------------------------------------------------------- without a launcher
+
+
+def test_the_end_of_the_lease_checkpoints_and_ends_the_machine(job: Job) -> None:
+    job.submit(spec(LONG))
+    machine = job.machine(ARYL_UNTIL_S=str(time.time() + 3.0))
+    job.open_epoch("lease-a")
+    assert machine.process is not None
+    assert machine.process.wait(20) == 0
+    stopped_at = int(job.log("e000001-r00").split("asked to stop at")[1])
+    assert job.manifests()[-1].step == stopped_at > 0
+    assert "lease has run out" in job.log("boot-lease-a")
+
+
+def test_a_launcher_renews_the_lease(job: Job) -> None:
+    job.submit(spec("sleep 60", unattended_s=3600.0))
+    beat = LauncherBeat(launcher_id="x", host="h", pid=1, at_s=time.time())
+    job.store.put(LAUNCHER_KEY, dumps(beat))
+    until_s = time.time() + 2.0
+    machine = job.machine(ARYL_UNTIL_S=str(until_s))
+    job.open_epoch("lease-a")
+    machine.until(lambda b: b.phase == "running" and b.at_s > until_s + 1.0)
+
+
+def test_done_and_no_launcher_it_ends_itself(job: Job) -> None:
+    job.submit(spec("exit 0"))
+    machine = job.machine(ARYL_LINGER_S="1")
+    job.open_epoch("lease-a")
+    assert machine.process is not None
+    assert machine.process.wait(20) == 0
+    end = job.end(1)
+    assert end is not None
+    assert end.finished
+
+
+def test_a_shutdown_from_outside_hands_over(job: Job) -> None:
+    job.submit(spec(LONG))
+    machine = job.machine()
+    job.open_epoch("lease-a")
+    machine.until(lambda b: b.committed_step)
+    assert machine.process is not None
+    machine.process.terminate()
+    assert machine.process.wait(20) == 0
+    stopped_at = int(job.log("e000001-r00").split("asked to stop at")[1])
+    assert job.manifests()[-1].step == stopped_at
