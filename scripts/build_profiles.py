@@ -142,7 +142,7 @@ class Writer:
         if raw["unit"] != unit:
             raise SystemExit(f"{name}: rows in {raw['unit']} and in {unit}")
         row = (
-            gpu, count, nodes, round(rate, 6), precision,
+            gpu, count, nodes, float(f"{rate:.9g}"), precision,
             self.frameworks.setdefault(framework, len(self.frameworks)),
             int(batch) if batch is not None and batch == int(batch) else batch, int(stated), seq,
             self.sources.setdefault(source, len(self.sources)),

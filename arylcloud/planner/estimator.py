@@ -96,20 +96,35 @@ def estimate_configs(
     UsageError: unknown or ambiguous name, unit that cannot be converted, precision that is none.
     """
     text = precision or profile.precision or (profile.shape.precision if profile.shape else None)
-    wanted = Conditions(
-        precision=None if text is None else precision_class(text),
-        batch=batch or profile.batch or (profile.shape.batch if profile.shape else None),
-        seq_len=seq_len or profile.seq_len,
-    )
+    batch = batch or profile.batch or (profile.shape.batch if profile.shape else None)
+    seq_len = seq_len or profile.seq_len or (profile.shape.seq_len if profile.shape else None)
     if profile.shape is not None:
-        ladder = _of_shape(profile.shape, wanted)
+        found = _of_shape(profile.shape)
     elif profile.rates:
-        ladder = _Ladder(_inline(profile), wanted)
+        found = _inline(profile)
     elif profile.name is not None:
-        source = library if library is not None else load_library()
-        ladder = _Ladder(source.get(profile.name), wanted)
+        found = (library if library is not None else load_library()).get(profile.name)
     else:
         raise UsageError("the job has no profile", hint="`arylcloud profile list` shows the bundled ones")
+    return estimate_profile(found, configs, work_unit=work_unit, precision=text, batch=batch, seq_len=seq_len)
+
+
+def estimate_profile(
+    profile: Profile,
+    configs: Sequence[Config],
+    *,
+    work_unit: str | None = None,
+    precision: str | None = None,
+    batch: float | None = None,
+    seq_len: int | None = None,
+) -> list[Estimate | Refusal]:
+    """As :func:`estimate_configs`, for a profile in hand."""
+    ladder = _Ladder(
+        profile,
+        Conditions(
+            precision=None if precision is None else precision_class(precision), batch=batch, seq_len=seq_len
+        ),
+    )
     factor, note = ladder.unit_factor(work_unit)
     unit = ladder.unit if work_unit is None else f"{work_unit}/s"
     return [ladder.answer(config, factor, unit, note) for config in configs]
@@ -147,8 +162,8 @@ def _inline(ref: ProfileRef) -> Profile:
     )
 
 
-def _of_shape(shape: TransformerShape, wanted: Conditions) -> _Ladder:
-    profile = Profile(
+def _of_shape(shape: TransformerShape) -> Profile:
+    return Profile(
         name="this shape",
         title="",
         unit="tokens/s",
@@ -156,7 +171,6 @@ def _of_shape(shape: TransformerShape, wanted: Conditions) -> _Ladder:
         shape=Shape(params=shape.params, layers=shape.layers, hidden=shape.hidden),
         measurements=(),
     )
-    return _Ladder(profile, wanted._replace(seq_len=wanted.seq_len or shape.seq_len))
 
 
 class _Ladder:

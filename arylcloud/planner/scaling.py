@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from arylcloud.core import gpus
@@ -96,6 +97,7 @@ _STRONG: Final[Mapping[int, Efficiency]] = {
 }
 
 
+@lru_cache(maxsize=256)
 def fabric_of(gpu: str) -> Fabric:
     """Fabric inside a cloud machine with GPUs of this (canonical) name.
 
@@ -138,6 +140,7 @@ def strong(gpus_total: int) -> Efficiency:
     return _at(_STRONG, max(gpus_total, 8))
 
 
+@lru_cache(maxsize=4096)
 def efficiency(gpu: str, gpus_per_node: int, nodes: int, *, fixed_batch: bool = False) -> Efficiency:
     """Fraction of linear scaling from one GPU. ``fixed_batch``: a work unit is a step of fixed size.
 
@@ -160,6 +163,7 @@ class Step(NamedTuple):
     log_up: float
 
 
+@lru_cache(maxsize=4096)
 def step(
     gpu: str,
     start: tuple[int, int],
