@@ -12,13 +12,23 @@ from typing import TYPE_CHECKING
 from arylcloud.cli.settings import Folders, ensure
 from arylcloud.core.errors import UsageError
 from arylcloud.core.ports import ObjectStore, Provider
+from arylcloud.launcher.actions import Timing
 
 if TYPE_CHECKING:
     from arylcloud.core.job import JobSpec
-    from arylcloud.launcher.actions import CreateLease, Timing
+    from arylcloud.launcher.actions import CreateLease
     from arylcloud.launcher.journal import Journal
     from arylcloud.launcher.loop import JobLauncher
     from arylcloud.launcher.state import JobState
+
+
+LOCAL = "local"
+ALL_OFFERS = 500
+"""Candidates that a launcher keeps to choose replacements from."""
+LOCAL_TIMING = Timing(
+    tick_s=0.2, boot_timeout_s=60.0, landing_s=10.0, list_lag_s=5.0, drain_timeout_s=120.0, end_retry_s=2.0
+)
+"""The local cloud answers in milliseconds: waiting there as for a real one helps nobody."""
 
 
 def store_root_uri(folders: Folders, asked: str | None = None) -> str:
@@ -57,9 +67,7 @@ def providers_for(clouds: Iterable[str], folders: Folders) -> dict[str, Provider
     """Adapters of exactly these clouds: one that is not named gets no call at all."""
     from arylcloud.providers import registry
 
-    return {
-        cloud: registry.create(cloud, folders.state / f"{cloud}-cloud", dict(os.environ)) for cloud in clouds
-    }
+    return {cloud: registry.load(cloud, state_dir=folders.state, environ=os.environ) for cloud in clouds}
 
 
 def clouds_of(spec: JobSpec) -> tuple[str, ...]:
@@ -67,7 +75,7 @@ def clouds_of(spec: JobSpec) -> tuple[str, ...]:
     from arylcloud.providers import registry
 
     named = spec.resources.clouds or tuple(sorted({r.partition("/")[0] for r in spec.resources.regions}))
-    launchable = tuple(registry.names())
+    launchable = tuple(registry.PROVIDERS)
     missing = [cloud for cloud in named if cloud not in launchable]
     if missing or not named:
         what = f"cannot launch on {', '.join(missing)}" if missing else "no cloud is named to launch on"
@@ -95,7 +103,7 @@ def build_launcher(
     job_id: str, state: JobState, parts: Parts, folders: Folders, *, adopted: bool = False
 ) -> JobLauncher:
     from arylcloud.agent.bootstrap import user_data
-    from arylcloud.cli.compose import offer_table
+    from arylcloud.cli.compose import make_plan
     from arylcloud.cli.notify import notifier
     from arylcloud.core import protocol as mail
     from arylcloud.core.clock import SystemClock
@@ -127,7 +135,8 @@ def build_launcher(
         )
 
     clock = SystemClock()
-    timing = timing_for(state)
+    local = state.spec.resources.clouds == (LOCAL,)
+    timing = LOCAL_TIMING if local else Timing()
     executor = Executor(
         journal=parts.journal,
         store=parts.store,
@@ -146,26 +155,11 @@ def build_launcher(
         observer=Observer(store=parts.store, providers=parts.providers, clouds=tuple(parts.providers)),
         desire=Desires(
             providers=parts.providers,
-            offers=lambda spec: offer_table(spec, folders),
+            plan=lambda spec: make_plan(spec, folders, limit=ALL_OFFERS),
             timing=timing,
+            refresh_s=1.0 if local else 60.0,
         ),
         clock=clock,
         timing=timing,
         adopted=adopted,
     )
-
-
-def timing_for(state: JobState) -> Timing:
-    """The local cloud answers in milliseconds: waiting there as for a real one helps nobody."""
-    from arylcloud.launcher.actions import Timing
-
-    if state.spec.resources.clouds == ("local",):
-        return Timing(
-            tick_s=0.2,
-            boot_timeout_s=60.0,
-            landing_s=10.0,
-            list_lag_s=5.0,
-            drain_timeout_s=120.0,
-            end_retry_s=2.0,
-        )
-    return Timing()

@@ -34,7 +34,7 @@ def gc(
 
     places = folders()
     journal = open_journal(places)
-    providers = providers_for(infra or registry.names(), places)
+    providers = providers_for(infra or list(registry.PROVIDERS), places)
     now_s = time.time()
     known = _open_leases(journal)
     ours = _journal_ids(journal)

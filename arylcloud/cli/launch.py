@@ -64,7 +64,7 @@ def launch(
     root = open_root(root_uri)
     prefix = open_root(prefix_uri(root_uri, job_id))
     journal = open_journal(places)
-    _submit(spec, secrets, job_id, base=job.parent, root=root, prefix=prefix, journal=journal, places=places)
+    _submit(plan, spec, secrets, job_id, root=root, prefix=prefix, journal=journal, places=places)
     if not json_ and not detach:
         note(
             f"{job_id}: a launcher in the background runs it. Close this terminal and it goes on; a sleeping or "
@@ -74,10 +74,9 @@ def launch(
 
 
 def _plan(path: Path, places: Folders, **flags: Any) -> tuple[Plan, dict[str, str]]:
-    from arylcloud.cli.compose import offer_table
+    from arylcloud.cli.compose import make_plan
     from arylcloud.cli.jobfile import Overrides, load_job, read_secrets
-    from arylcloud.cli.plan import load_plan
-    from arylcloud.planner.single import plan_job
+    from arylcloud.cli.planfile import load_plan
 
     if path.suffix == ".json":
         plan = load_plan(path)
@@ -90,7 +89,7 @@ def _plan(path: Path, places: Folders, **flags: Any) -> tuple[Plan, dict[str, st
         use_spot=flags["use_spot"],
     )
     spec, secrets = load_job(path, overrides)
-    return plan_job(spec, offer_table(spec, places)), secrets
+    return make_plan(spec, places, limit=50), secrets
 
 
 def _show(plan: Plan) -> None:
@@ -128,11 +127,11 @@ def _confirm(best: Candidate, yes: bool) -> None:
 
 
 def _submit(
+    plan: Plan,
     spec: JobSpec,
     secrets: dict[str, str],
     job_id: str,
     *,
-    base: Path,
     root: ObjectStore,
     prefix: ObjectStore,
     journal: Journal,
@@ -143,12 +142,13 @@ def _submit(
     from arylcloud.cli.settings import ensure
     from arylcloud.core.clock import SystemClock
     from arylcloud.launcher.bundle import pack
+    from arylcloud.launcher.desire import quotes
     from arylcloud.launcher.submit import Submission, submit
 
     cloud = spec.resources.clouds[0]
     market_clock = providers_for([cloud], places)[cloud].capabilities().market_clock
     runtime, sha256 = build_runtime(ensure(places.cache))
-    workdir = pack(base / spec.workdir) if spec.workdir is not None else None
+    workdir = pack(Path(spec.workdir)) if spec.workdir is not None else None
     submission = Submission(
         job_id=job_id,
         spec=spec,
@@ -157,8 +157,22 @@ def _submit(
         runtime=runtime,
         runtime_sha256=sha256,
         market_clock=market_clock,
+        quotes=quotes(plan, _on_demand(spec, places)),
     )
     submit(submission, root=root, prefix=prefix, journal=journal, clock=SystemClock(), writer=new_writer_id())
+
+
+def _on_demand(spec: JobSpec, places: Folders) -> Plan | None:
+    """The same job planned on demand only, for the report's comparison."""
+    from arylcloud.cli.compose import make_plan
+    from arylcloud.core.errors import InfeasibleError
+    from arylcloud.core.job import Constraints
+
+    free = dataclasses.replace(spec, market="on_demand", constraints=Constraints())
+    try:
+        return make_plan(free, places, limit=500)
+    except InfeasibleError:
+        return None
 
 
 def finish(

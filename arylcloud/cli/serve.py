@@ -5,9 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from arylcloud.cli.settings import Folders
+    from arylcloud.launcher.state import JobState
 
 app = typer.Typer()
 
@@ -35,13 +39,11 @@ def serve(
     return _serve_all(places)
 
 
-def serve_one(job_id: str, places: object) -> "JobState":  # noqa: UP037 - imported lazily
+def serve_one(job_id: str, places: Folders) -> JobState:
     from arylcloud.checkpoint.store import open_store
     from arylcloud.cli.assemble import Parts, build_launcher, clouds_of, open_journal, providers_for
-    from arylcloud.cli.settings import Folders
     from arylcloud.launcher.state import replay
 
-    assert isinstance(places, Folders)
     journal = open_journal(places)
     with journal.claim(job_id):
         state = replay(journal.records(job_id))
@@ -50,15 +52,13 @@ def serve_one(job_id: str, places: object) -> "JobState":  # noqa: UP037 - impor
         return build_launcher(job_id, state, parts, places).run()
 
 
-def _serve_all(places: object) -> int:
+def _serve_all(places: Folders) -> int:
     """One process per job (they cannot hurt each other), started again when one has died."""
     from arylcloud.cli.assemble import open_journal
     from arylcloud.cli.output import note
-    from arylcloud.cli.settings import Folders
     from arylcloud.cli.spawn import ensure_launcher
     from arylcloud.launcher.state import replay
 
-    assert isinstance(places, Folders)
     journal = open_journal(places)
     note("serving all jobs of this journal; Ctrl-C ends it, the machines go on")
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arylcloud.cli.settings import Folders, ensure
-from arylcloud.core.errors import ConflictError, LocalStateError
+from arylcloud.core.errors import LocalStateError
 
 if TYPE_CHECKING:
     from arylcloud.launcher.journal import Journal
@@ -20,18 +20,9 @@ def launcher_log(places: Folders, job_id: str) -> Path:
     return places.state / "launchers" / f"{job_id}.log"
 
 
-def launcher_alive(journal: Journal, job_id: str) -> bool:
-    """Somebody on this machine holds the job's claim."""
-    try:
-        with journal.claim(job_id):
-            return False
-    except ConflictError:
-        return True
-
-
 def ensure_launcher(journal: Journal, job_id: str, places: Folders, *, wait_s: float = 10.0) -> bool:
     """Start one unless one is at work; returns whether one was started."""
-    if launcher_alive(journal, job_id):
+    if journal.claimed(job_id):
         return False
     path = launcher_log(places, job_id)
     ensure(path.parent)
@@ -50,7 +41,7 @@ def ensure_launcher(journal: Journal, job_id: str, places: Folders, *, wait_s: f
         raise LocalStateError(f"cannot start the launcher: {error}") from error
     deadline = time.monotonic() + wait_s
     while time.monotonic() < deadline and process.poll() is None:
-        if launcher_alive(journal, job_id):
+        if journal.claimed(job_id):
             break
         time.sleep(0.05)
     return True

@@ -29,7 +29,6 @@ def status(
     from arylcloud.cli.output import emit_json, note
     from arylcloud.cli.progress import read_progress
     from arylcloud.cli.settings import folders
-    from arylcloud.cli.spawn import launcher_alive
     from arylcloud.launcher.state import replay
 
     journal = open_journal(folders())
@@ -37,7 +36,7 @@ def status(
     states = [replay(journal.records(job_id)) for job_id in ids]
     shown = [s for s in states if job is not None or all_ or json_ or not s.phase.ended]
     rows = [
-        (s, read_progress(open_store(s.prefix_uri), s), s.phase.ended or launcher_alive(journal, s.job_id))
+        (s, read_progress(open_store(s.prefix_uri), s), s.phase.ended or journal.claimed(s.job_id))
         for s in shown
     ]
     if json_:

@@ -24,7 +24,7 @@ from arylcloud.core.errors import (
     ThrottledError,
 )
 from arylcloud.core.phases import LeasePhase
-from arylcloud.core.ports import Machine, MachineSpec, MachineState, ObjectStore, Provider
+from arylcloud.core.ports import Billing, Machine, MachineSpec, MachineState, ObjectStore, Provider
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.probe import Probe, no_probe
@@ -150,7 +150,8 @@ class Executor:
             uncertain = ev.CreateUncertain(lease_id=action.lease_id, kind=error.kind, message=error.message)
             return self.note(state, uncertain, strict=False)
         self.probe("after create")
-        return self.note(state, created_event(action.lease_id, machine), strict=False)
+        billing = provider.capabilities().billing
+        return self.note(state, created_event(action.lease_id, machine, billing), strict=False)
 
     def _refused(self, state: JobState, action: act.CreateLease, error: ArylError) -> JobState:
         state = self.note(
@@ -256,13 +257,14 @@ class Executor:
         return tuple(found)
 
 
-def created_event(lease_id: str, machine: Machine) -> ev.LeaseCreated:
+def created_event(lease_id: str, machine: Machine, billing: Billing) -> ev.LeaseCreated:
     return ev.LeaseCreated(
         lease_id=lease_id,
         instance_id=machine.instance_id,
         launched_s=machine.launched_s,
         usd_per_hour=machine.usd_per_hour,
         address=machine.address,
+        billing=billing,
     )
 
 

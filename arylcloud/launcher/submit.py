@@ -13,7 +13,7 @@ from arylcloud.core import protocol as mail
 from arylcloud.core.clock import Clock, MarketClock
 from arylcloud.core.codec import dumps
 from arylcloud.core.errors import ConflictError
-from arylcloud.core.events import JobSubmitted
+from arylcloud.core.events import BaselineQuoted, JobSubmitted
 from arylcloud.core.job import JobSpec
 from arylcloud.core.ports import ObjectStore
 from arylcloud.launcher.bundle import Archive
@@ -31,6 +31,8 @@ class Submission:
     runtime_sha256: str
     market_clock: MarketClock
     plan_digest: str | None = None
+    quotes: tuple[BaselineQuoted, ...] = ()
+    """What the report will compare with."""
 
 
 def runtime_key(sha256: str) -> str:
@@ -83,3 +85,5 @@ def submit(
         cause_id=None,
         mirror=prefix,
     )
+    for quote in s.quotes:
+        journal.append(s.job_id, at_s=now_s, writer=writer, event=quote, cause_id="plan", mirror=prefix)

@@ -1,0 +1,208 @@
+"""What should be, asked of the planner again and again: the ranking for what work is left, and whether
+moving pays. The same functions as ``plan``; only the remaining work and the prices are newer.
+
+A limit that can no longer be met (deadline, budget at p90) stops no running job: the ranking then
+leaves that limit out, and is by time where the deadline is the one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from arylcloud.core.cadence import daly_interval_s
+from arylcloud.core.errors import ArylError, InfeasibleError
+from arylcloud.core.events import BaselineQuoted
+from arylcloud.core.job import JobSpec, Objective, Work
+from arylcloud.core.plan import Candidate, Plan
+from arylcloud.core.ports import Provider
+from arylcloud.launcher.actions import Desired, MoveAdvice, Observed, Timing
+from arylcloud.launcher.ledger import known_spent_usd
+from arylcloud.launcher.offers import barred
+from arylcloud.launcher.state import JobState, Lease
+from arylcloud.planner.migrate import NoMove, Stay, Target, advise
+
+log = logging.getLogger(__name__)
+
+Planner = Callable[[JobSpec], Plan]
+"""The composition root's one road from a job to a plan, on prices as they are now."""
+LIKELY = 20
+"""Candidates whose on-demand twins are quoted: where the job may come to run."""
+COMMAND_START_S = 3.0
+"""From a restored checkpoint to the first step: imports, data, model."""
+
+
+@dataclass(slots=True)
+class Desires:
+    providers: Mapping[str, Provider]
+    plan: Planner
+    timing: Timing
+    refresh_s: float = 60.0
+    """A plan this old (wall seconds) is made again; so is one when a machine is missing."""
+    _plan: Plan | None = None
+    _planned_at_s: float = 0.0
+    _planned_for: tuple[object, ...] = ()
+
+    def __call__(self, state: JobState, observed: Observed, now_s: float) -> Desired:
+        plan = self._current_plan(state, now_s)
+        return Desired(
+            ranking=tuple(c.offer for c in plan.candidates) if plan is not None else (),
+            move=None if plan is None else self._advice(state, observed, plan, now_s),
+            capabilities={name: p.capabilities() for name, p in self.providers.items()},
+            timing=self.timing,
+            checkpoint_interval_s=self._interval_s(state, observed, plan),
+            spent_usd=known_spent_usd(state, now_s),
+        )
+
+    def _current_plan(self, state: JobState, now_s: float) -> Plan | None:
+        wanted = (len(state.losses), state.attempts, state.migrate_request)
+        fresh = now_s - self._planned_at_s < self.refresh_s and wanted == self._planned_for
+        if self._plan is None or not fresh:
+            try:
+                self._plan = self._make_plan(remaining(state, now_s))
+            except ArylError as error:
+                # prices that cannot be asked now: what was known a moment ago is better than nothing
+                log.warning("no new plan: %s", error.message)
+            self._planned_at_s, self._planned_for = now_s, wanted
+        return self._plan
+
+    def _make_plan(self, spec: JobSpec) -> Plan:
+        try:
+            return self.plan(spec)
+        except InfeasibleError as first:
+            limits = spec.constraints
+            if limits.deadline_s is None and limits.budget_usd is None and limits.max_runtime_s is None:
+                raise
+            log.info("limits cannot be met any more, going on without them: %s", first.message)
+            hurry = limits.deadline_s is not None and limits.budget_usd is None
+            free = dataclasses.replace(limits, deadline_s=None, budget_usd=None, max_runtime_s=None)
+            objective = Objective(cost_weight=0.0, usd_per_hour_of_waiting=1.0) if hurry else spec.objective
+            return self.plan(dataclasses.replace(spec, constraints=free, objective=objective))
+
+    def _advice(self, state: JobState, observed: Observed, plan: Plan, now_s: float) -> MoveAdvice | None:
+        lease = _current_lease(state)
+        if lease is None or lease.usd_per_hour is None or state.migration is not None:
+            return None
+        clock = state.market_clock
+        now_market_s = clock.market_s(now_s)
+        here = next((c for c in plan.candidates if c.offer.key == lease.offer.key), None)
+        if here is None or here.usd is None:
+            return None
+        handover_s = _handover_s(observed, lease) * clock.scale
+        targets = [
+            self._target(c, handover_s, clock.scale)
+            for c in plan.candidates
+            if c.usd is not None and barred(c.offer, state.bars, now_market_s) is None
+        ]
+        stay = Stay(
+            offer=lease.offer,
+            nodes=here.nodes,
+            remaining_usd=self._target(here, 0.0, clock.scale).remaining_usd,
+            usd_per_hour=lease.usd_per_hour * here.nodes,
+        )
+        moved_s = None if state.migration_at_s is None else clock.market_s(state.migration_at_s)
+        forced = state.migrate_request is not None
+        found = advise(
+            stay, targets, state.spec.migrate, now_s=now_market_s, last_move_s=moved_s, forced=forced
+        )
+        if isinstance(found, NoMove):
+            return None
+        return MoveAdvice(
+            to=found.target.offer, saving_usd=found.saving_usd, move_usd=found.move_usd, why=found.why
+        )
+
+    def _target(self, candidate: Candidate, handover_s: float, scale: float) -> Target:
+        """A candidate as a place to go: its first boot and its egress are costs of the move."""
+        assert candidate.usd is not None
+        rate = (candidate.offer.usd_per_hour or 0.0) * candidate.nodes
+        boot_s = self.providers[candidate.offer.cloud].capabilities().boot_s * scale
+        staying = candidate.usd.mean - candidate.usd.egress - rate * boot_s / 3600.0
+        return Target(
+            offer=candidate.offer,
+            nodes=candidate.nodes,
+            remaining_usd=max(staying, 0.0),
+            usd_per_hour=rate,
+            boot_s=boot_s,
+            egress_usd=candidate.usd.egress,
+            handover_s=handover_s,
+            late=candidate.meets_deadline is False,
+        )
+
+    def _interval_s(self, state: JobState, observed: Observed, plan: Plan | None) -> float | None:
+        """Daly's, from the measured save time and the hazard of where the job runs (wall seconds)."""
+        if state.spec.checkpoint.interval_s is not None:
+            return state.spec.checkpoint.interval_s
+        saves = [beat.save_s for beat in observed.beats.values() if beat.save_s]
+        here = _current_lease(state)
+        if plan is None or not saves or here is None:
+            return None
+        hazard = next(
+            (c.interruptions_per_hour for c in plan.candidates if c.offer.key == here.offer.key), 0.0
+        )
+        gang_hazard = hazard * state.spec.nodes_max
+        if gang_hazard <= 0:
+            return None
+        return daly_interval_s(max(saves), 3600.0 / gang_hazard / state.market_clock.scale)
+
+
+def _handover_s(observed: Observed, lease: Lease) -> float:
+    """Wall seconds from the last step here to the first step there, as far as it has been measured."""
+    beat = observed.beats.get(lease.lease_id)
+    save_s = (beat.save_s if beat is not None else None) or 1.0
+    upload_s = (beat.upload_s if beat is not None else None) or 1.0
+    return save_s + 2 * upload_s + COMMAND_START_S
+
+
+def _current_lease(state: JobState) -> Lease | None:
+    """Rank 0's machine of the open epoch."""
+    epoch = next((e for e in reversed(state.epochs) if e.members), None)
+    if epoch is None:
+        return None
+    lease = state.leases[epoch.members[0].lease_id]
+    return lease if lease.open else None
+
+
+def remaining(state: JobState, now_s: float) -> JobSpec:
+    """The job as it still is to be done: work after the last checkpoint, limits less what is used."""
+    spec = state.spec
+    work = spec.work
+    newest = state.lineage
+    if work is not None and newest is not None and work.unit == "steps":
+        # never nothing: the end of a run still needs a machine
+        work = Work(amount=max(work.amount - newest.step, work.amount * 1e-3), unit=work.unit)
+    limits = spec.constraints
+    used_s = state.market_clock.market_s(now_s) - state.market_clock.market_s(state.submitted_at_s)
+    if limits.deadline_s is not None:
+        limits = dataclasses.replace(limits, deadline_s=max(limits.deadline_s - used_s, 1.0))
+    if limits.budget_usd is not None:
+        left = max(limits.budget_usd - known_spent_usd(state, now_s), 0.01)
+        limits = dataclasses.replace(limits, budget_usd=left)
+    return dataclasses.replace(spec, work=work, constraints=limits)
+
+
+def quotes(plan: Plan, on_demand: Plan | None) -> tuple[BaselineQuoted, ...]:
+    """What the report will compare with: the plan that the job starts on, and the same job planned on
+    demand only (None: nothing acceptable is to be had on demand)."""
+    chosen = plan.chosen
+    everything = [*plan.candidates, *(on_demand.candidates if on_demand is not None else ())]
+    priced = [c for c in everything if c.offer.usd_per_hour is not None]
+    kinds = {c.offer.instance_type for c in plan.candidates[:LIKELY]}
+    found: list[tuple[Literal["on_demand", "cheapest_per_hour", "fixed_zone"], Candidate]]
+    found = [("fixed_zone", chosen)]
+    if priced:
+        cheapest = min(priced, key=lambda c: ((c.offer.usd_per_hour or 0.0) * c.nodes, c.offer.key))
+        found.append(("cheapest_per_hour", cheapest))
+    for kind in sorted(kinds):
+        twins = [c for c in priced if c.offer.market == "on_demand" and c.offer.instance_type == kind]
+        by_region = {c.offer.region: c for c in sorted(twins, key=lambda c: -(c.offer.usd_per_hour or 0.0))}
+        found += [("on_demand", c) for c in by_region.values()]
+    return tuple(BaselineQuoted(name=name, offer=c.offer, speed=_speed(c, chosen)) for name, c in found)
+
+
+def _speed(candidate: Candidate, chosen: Candidate) -> float | None:
+    if candidate.throughput is None or not chosen.throughput:
+        return None
+    return candidate.throughput / chosen.throughput
