@@ -38,7 +38,7 @@ run: {_text(a.run)}
 # Write checkpoints to $ARYL_CHECKPOINT_DIR/step-N and resume from the newest one there.
 
 aryl:
-{_line("profile", a.profile, "mpt-125m", "`arylcloud profile list`; or your own: {A100:8: 3.1, unit: steps/s}")}
+{_line("profile", a.profile, "mpt-125m", "`profile list`; or your own: {A100:8: 3.1, unit: steps/s}")}
 {_line("work", a.work, "40000 steps", "for time, cost and ETA; also samples, images, tokens")}
   objective: cost               # cost | time | {{cost: 1, usd_per_hour_of_waiting: 20}}
 {_line("deadline", a.deadline, "36h", "wall clock from launch; met at the 90th percentile")}

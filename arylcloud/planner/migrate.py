@@ -70,7 +70,8 @@ def move_usd(stay: Stay, target: Target) -> float:
 
     >>> from arylcloud.core.offer import Market
     >>> offer = Offer(cloud="aws", region="r", zone=None, instance_type="t", gpu="T4", gpu_count=1,
-    ...     gpu_mem_gib=None, vcpus=None, mem_gib=None, market=Market.SPOT, usd_per_hour=1.0, as_of=None, source="s")
+    ...     gpu_mem_gib=None, vcpus=None, mem_gib=None, market=Market.SPOT, usd_per_hour=1.0,
+    ...     as_of=None, source="s")
     >>> here = Stay(offer=offer, nodes=1, remaining_usd=20.0, usd_per_hour=2.0)
     >>> there = Target(offer=offer, nodes=1, remaining_usd=10.0, usd_per_hour=1.0, boot_s=360.0,
     ...     egress_usd=0.5, handover_s=36.0)
