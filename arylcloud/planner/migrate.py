@@ -1,13 +1,17 @@
 """Whether a running job should move: pure advice on money, with the reason either way (DESIGN, Migration).
 
 A move is make-before-break: the new machines boot and fetch while the old ones work, then the job saves,
-switches and goes on. What it costs beyond running elsewhere::
+switches and goes on. Beside what the rest of the work costs in each place, the move itself costs::
 
-    move = egress (checkpoint, data) + new machines' boot + old machines' rate × the hand-over
-         + the work that the hand-over holds up
+    move = first boot there + egress of data and checkpoint + (rate here + rate there) × hand-over
 
-It pays when  saving ≥ HYSTERESIS × move  and  saving ≥ min_saving × cost of staying, where saving is the
-expected cost of the remaining work here minus there. Reference: algorithms.md 2.3 (hysteresis 1.25).
+The hand-over is the time from the last step there to the first step here: final save, upload of the
+difference, start; both sets of machines are paid through it and nothing is computed. A move is advised when
+
+    saving ≥ 1.25 × move   and   saving ≥ min_saving × cost of staying
+
+with saving = expected cost of the remaining work here − there, neither with a first boot nor with the
+first fetching of data. Reference: algorithms.md 2.3 (h = 0.25).
 """
 
 from __future__ import annotations
@@ -15,112 +19,128 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arylcloud.core.job import MigrateSpec
 from arylcloud.core.offer import Offer
+from arylcloud.core.plan import Candidate, Quantiles, Usd
+from arylcloud.pricing.tariffs import Tariffs, load_tariffs
 
 HYSTERESIS = 1.25
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stay:
-    """The job where it is: expected dollars of finishing the remaining work there."""
-
-    offer: Offer
-    nodes: int
-    remaining_usd: float
-    """At today's price, expected losses included, without a first boot: it runs already."""
-    usd_per_hour: float
-    """All machines, now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A place to go. ``remaining_usd`` as in :class:`Stay`, boot and egress not included."""
-
-    offer: Offer
-    nodes: int
-    remaining_usd: float
-    usd_per_hour: float
-    boot_s: float
-    """Of the new machines: paid while the old ones still work."""
-    egress_usd: float
-    """Checkpoint and data to the new place."""
-    handover_s: float
-    """From the last step there to the first step here: final save, upload, difference, start."""
-    late: bool = False
-    """True: going there would miss the deadline at p90; it is not advised, however cheap."""
+HANDOVER_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    target: Target
+    to: Offer
+    nodes: int
     saving_usd: float
-    """Of the remaining work, the move's own cost not yet taken off."""
+    """Of the remaining work; the move's own cost is not yet taken off."""
     move_usd: float
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoMove:
+class Stay:
     why: str
 
 
-def move_usd(stay: Stay, target: Target) -> float:
-    """Egress + the new machines' boot + both sets of machines through the hand-over.
-
-    >>> from arylcloud.core.offer import Market
-    >>> offer = Offer(cloud="aws", region="r", zone=None, instance_type="t", gpu="T4", gpu_count=1,
-    ...     gpu_mem_gib=None, vcpus=None, mem_gib=None, market=Market.SPOT, usd_per_hour=1.0,
-    ...     as_of=None, source="s")
-    >>> here = Stay(offer=offer, nodes=1, remaining_usd=20.0, usd_per_hour=2.0)
-    >>> there = Target(offer=offer, nodes=1, remaining_usd=10.0, usd_per_hour=1.0, boot_s=360.0,
-    ...     egress_usd=0.5, handover_s=36.0)
-    >>> round(move_usd(here, there), 3)
-    0.63
-    """
-    boot = target.usd_per_hour * target.boot_s / 3600.0
-    handover = (stay.usd_per_hour + target.usd_per_hour) * target.handover_s / 3600.0
-    return target.egress_usd + boot + handover
-
-
 def advise(
-    stay: Stay,
-    targets: Sequence[Target],
-    rule: MigrateSpec,
+    here: Candidate | None,
+    candidates: Sequence[Candidate],
     *,
-    now_s: float,
-    last_move_s: float | None,
-    forced: bool = False,
-) -> Move | NoMove:
-    """The move with the greatest net saving, if it pays; else why not.
+    min_saving: float,
+    checkpoint_gb: float | None = None,
+    handover_s: float = HANDOVER_S,
+    tariffs: Tariffs | None = None,
+) -> Move | None:
+    """:func:`consider`, for whoever only acts on a move."""
+    found = consider(
+        here,
+        candidates,
+        min_saving=min_saving,
+        checkpoint_gb=checkpoint_gb,
+        handover_s=handover_s,
+        tariffs=tariffs,
+    )
+    return found if isinstance(found, Move) else None
 
-    ``now_s`` and ``last_move_s`` (None: never moved) are market seconds. ``forced`` (a user asked, or the
-    place is lost anyway): frequency and ``auto`` are no matter, and the saving need only be positive.
-    Equal savings go to the lower offer key, so that the answer does not depend on the order of ``targets``.
+
+def consider(
+    here: Candidate | None,
+    candidates: Sequence[Candidate],
+    *,
+    min_saving: float,
+    checkpoint_gb: float | None = None,
+    handover_s: float = HANDOVER_S,
+    tariffs: Tariffs | None = None,
+) -> Move | Stay:
+    """The move with the greatest net saving if it pays, else why not.
+
+    ``here``: the present place planned for the remaining work at today's price, None = not known;
+    ``candidates``: where the job could go, planned likewise. A place that would miss the deadline or the
+    budget at p90 is never advised; where staying misses the deadline, the cheapest place that meets it is,
+    whatever the move costs. How often a job may move is the caller's to check. The order of ``candidates``
+    is no matter. A checkpoint of unknown size (``checkpoint_gb`` None) is moved unpriced.
     """
-    if not forced:
-        if not rule.auto:
-            return NoMove(why="migrate is off")
-        if last_move_s is not None and now_s - last_move_s < rule.at_most_every_s:
-            left_h = (rule.at_most_every_s - (now_s - last_move_s)) / 3600.0
-            return NoMove(why=f"moved already; the next move may come in {left_h:.1f} h")
-    elsewhere = [t for t in targets if (t.offer.key, t.nodes) != (stay.offer.key, stay.nodes)]
-    ontime = [t for t in elsewhere if not t.late]
-    if not ontime:
-        return NoMove(
-            why="there is nowhere else to go" if not elsewhere else "every move would miss the deadline"
-        )
-    best = min(ontime, key=lambda t: (t.remaining_usd + move_usd(stay, t), t.offer.key, t.nodes))
-    saving, cost = stay.remaining_usd - best.remaining_usd, move_usd(stay, best)
-    text = f"{best.offer.key} saves ${saving:,.2f} of ${stay.remaining_usd:,.2f}, the move costs ${cost:,.2f}"
-    if forced:
-        return (
-            Move(target=best, saving_usd=saving, move_usd=cost, why=text)
-            if saving > cost
-            else NoMove(why=text)
-        )
-    if saving < HYSTERESIS * cost:
-        return NoMove(why=f"{text}: less than {HYSTERESIS} times that")
-    if saving < rule.min_saving * stay.remaining_usd:
-        return NoMove(why=f"{text}: less than min_saving {rule.min_saving:.0%}")
-    return Move(target=best, saving_usd=saving, move_usd=cost, why=text)
+    if here is None or here.usd is None:
+        return Stay(why="what staying costs is not known")
+    elsewhere = [c for c in candidates if c.usd is not None and c.offer.key != here.offer.key]
+    good = [c for c in elsewhere if c.meets_deadline is not False and c.meets_budget is not False]
+    if not good:
+        why = "every other place would miss the limits" if elsewhere else "there is nowhere else to go"
+        return Stay(why=why)
+    tariffs = load_tariffs() if tariffs is None else tariffs
+    costs = [_move_usd(here, c, checkpoint_gb, handover_s, tariffs) for c in good]
+    priced = [(c, cost) for c, cost in zip(good, costs, strict=True) if cost is not None]
+    if not priced:
+        return Stay(why="no egress tariff is known for any move")
+    best, cost = min(priced, key=lambda p: (running_usd(p[0]) + p[1], p[0].offer.key, p[0].nodes))
+    stay_usd = running_usd(here)
+    saving = stay_usd - running_usd(best)
+    text = f"{best.offer.key} saves ${saving:,.2f} of ${stay_usd:,.2f}, the move costs ${cost:,.2f}"
+    if here.meets_deadline is False and best.meets_deadline:
+        text = f"staying misses the deadline (p90); {text}"
+    elif saving < HYSTERESIS * cost:
+        return Stay(why=f"{text}: less than {HYSTERESIS} times as much")
+    elif saving < min_saving * stay_usd:
+        return Stay(why=f"{text}: less than min_saving {min_saving:.0%}")
+    return Move(to=best.offer, nodes=best.nodes, saving_usd=saving, move_usd=cost, why=text)
+
+
+def running_usd(c: Candidate) -> float:
+    """Expected dollars of ``c`` without the first boot and the first fetching of data."""
+    usd, _hours = _figures(c)
+    return usd.mean - _first_boot_usd(c) - _first_egress_usd(c)
+
+
+def _figures(c: Candidate) -> tuple[Usd, Quantiles]:
+    if c.usd is None or c.hours is None:
+        raise ValueError("a candidate without a profile has no cost")
+    return c.usd, c.hours
+
+
+def _losses(c: Candidate) -> float:
+    _usd, hours = _figures(c)
+    return c.interruptions_per_hour * c.nodes * hours.p50
+
+
+def _first_boot_usd(c: Candidate) -> float:
+    """One of the 1 + K boots that the candidate's boot cost counts."""
+    return _figures(c)[0].boot / (1 + _losses(c))
+
+
+def _first_egress_usd(c: Candidate) -> float:
+    """The whole set once; a lost machine fetches its share again."""
+    return _figures(c)[0].egress / (1 + _losses(c) / c.nodes)
+
+
+def _move_usd(
+    here: Candidate, there: Candidate, checkpoint_gb: float | None, handover_s: float, tariffs: Tariffs
+) -> float | None:
+    """None where a tariff is not known."""
+    egress = _first_egress_usd(there)
+    if checkpoint_gb:
+        per_gb = tariffs.egress(here.offer.place, there.offer.place).usd
+        if per_gb is None:
+            return None
+        egress += per_gb * checkpoint_gb
+    rates = sum((c.offer.usd_per_hour or 0.0) * c.nodes for c in (here, there))
+    return _first_boot_usd(there) + egress + rates * handover_s / 3600.0
