@@ -35,7 +35,7 @@ class Beats(threading.Thread):
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._wake = threading.Event()
-        self._stop = threading.Event()
+        self._halt = threading.Event()
         self._failed = False
 
     def publish(self, beat: Heartbeat) -> None:
@@ -48,7 +48,7 @@ class Beats(threading.Thread):
             self._wake.set()
 
     def run(self) -> None:
-        while not self._stop.is_set():
+        while not self._halt.is_set():
             self.write()
             self._wake.wait(BEAT_S)
             self._wake.clear()
@@ -76,7 +76,7 @@ class Beats(threading.Thread):
             return True
 
     def stop(self) -> None:
-        self._stop.set()
+        self._halt.set()
         self._wake.set()
 
 

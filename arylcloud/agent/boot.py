@@ -50,7 +50,7 @@ class Boot(threading.Thread):
         self._lock = threading.Lock()
         self._state = Booted()
         self._setup: Command | None = None
-        self._stop = threading.Event()
+        self._halt = threading.Event()
 
     @property
     def state(self) -> Booted:
@@ -59,7 +59,7 @@ class Boot(threading.Thread):
 
     def stop(self) -> None:
         """The machine is not wanted any more: ``setup`` is ended, too."""
-        self._stop.set()
+        self._halt.set()
         if self._setup is not None:
             self._setup.kill()
 
@@ -93,7 +93,7 @@ class Boot(threading.Thread):
                 output=self._stream.write,
             )
             code = self._setup.wait()
-            if code != 0 and not self._stop.is_set():
+            if code != 0 and not self._halt.is_set():
                 problem = f"setup failed with exit code {code}"
                 self._log(problem)
                 broken = Booted(phase=AgentPhase.BROKEN, problem=problem, exit_code=code, job=job)
@@ -127,7 +127,7 @@ class Boot(threading.Thread):
         """An outage is waited for. An object that is not there after a minute never will be."""
         missing = 0
         wait_s = 0.5
-        while not self._stop.is_set():
+        while not self._halt.is_set():
             try:
                 data = self._store.get(key)
                 if data is not None:
@@ -135,10 +135,10 @@ class Boot(threading.Thread):
                 missing += 1
                 if missing > 60:
                     raise IntegrityError(f"{key} is not in the mailbox")
-                self._stop.wait(1.0)
+                self._halt.wait(1.0)
             except StoreError as error:
                 self._log(f"waiting for the store: {error.message}")
-                self._stop.wait(wait_s)
+                self._halt.wait(wait_s)
                 wait_s = min(10.0, wait_s * 2)
         raise IntegrityError(f"{key} was not read: this machine is ending")
 

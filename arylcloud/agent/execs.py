@@ -50,15 +50,15 @@ class Execs(threading.Thread):
         self._clock = clock
         self._place = place
         self._log = log
-        self._stop = threading.Event()
+        self._halt = threading.Event()
         self._done: set[str] = set()
 
     def stop(self) -> None:
-        self._stop.set()
+        self._halt.set()
 
     def run(self) -> None:
         wait_s = POLL_S
-        while not self._stop.is_set():
+        while not self._halt.is_set():
             try:
                 self.poll()
                 wait_s = POLL_S
@@ -66,7 +66,7 @@ class Execs(threading.Thread):
                 if wait_s == POLL_S:
                     self._log(f"exec requests cannot be read: {one_line(error)}")
                 wait_s = min(10.0, wait_s * 2)
-            self._stop.wait(wait_s)
+            self._halt.wait(wait_s)
 
     def poll(self) -> None:
         place = self._place()

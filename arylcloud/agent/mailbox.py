@@ -39,7 +39,7 @@ class Mailbox(threading.Thread):
         self._clock = clock
         self._log = log
         self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._halt = threading.Event()
         self._seen = Seen()
         self._next = 0
         self._launcher_read_s = float("-inf")
@@ -51,11 +51,11 @@ class Mailbox(threading.Thread):
             return self._seen
 
     def stop(self) -> None:
-        self._stop.set()
+        self._halt.set()
 
     def run(self) -> None:
         wait_s = EPOCH_POLL_S
-        while not self._stop.is_set():
+        while not self._halt.is_set():
             try:
                 self.poll()
                 wait_s = EPOCH_POLL_S
@@ -66,7 +66,7 @@ class Mailbox(threading.Thread):
                 if known is None:
                     self._log(problem)
                 wait_s = min(5.0, wait_s * 2)
-            self._stop.wait(wait_s)
+            self._halt.wait(wait_s)
 
     def poll(self) -> None:
         """Raises StoreError."""

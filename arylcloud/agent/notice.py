@@ -107,11 +107,11 @@ class Watcher(threading.Thread):
         self._poll_s = poll_s
         self._on_notice = on_notice
         self._on_error = on_error
-        self._stop = threading.Event()
+        self._halt = threading.Event()
 
     def run(self) -> None:
         said = ""
-        while not self._stop.is_set():
+        while not self._halt.is_set():
             try:
                 notice = self._ask()
             except Exception as error:  # noqa: BLE001 - a watcher that dies would be silence for ever
@@ -122,7 +122,7 @@ class Watcher(threading.Thread):
             if notice is not None:
                 self._on_notice(notice)
                 return
-            self._stop.wait(self._poll_s)
+            self._halt.wait(self._poll_s)
 
     def stop(self) -> None:
-        self._stop.set()
+        self._halt.set()

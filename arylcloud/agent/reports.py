@@ -24,7 +24,7 @@ class Reporter:
         self._shipper = shipper
         self._log = log
         self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._halt = threading.Event()
         self._reported = 0
         self._pending = 0
 
@@ -44,18 +44,18 @@ class Reporter:
         threading.Thread(target=self._run, args=(end,), name="report", daemon=True).start()
 
     def stop(self) -> None:
-        self._stop.set()
+        self._halt.set()
 
     def _run(self, end: EndDoc) -> None:
         self._flush_logs()
         wait_s = 0.5
-        while not self._stop.is_set():
+        while not self._halt.is_set():
             try:
                 self.write(end)
                 break
             except Exception as error:  # noqa: BLE001 - until it is said, the machine is not done
                 self._log(f"the end of the command is not reported yet: {one_line(error)}")
-                self._stop.wait(wait_s)
+                self._halt.wait(wait_s)
                 wait_s = min(10.0, wait_s * 2)
         with self._lock:
             self._pending -= 1
@@ -69,7 +69,7 @@ class Reporter:
                 return
             except Exception as error:  # noqa: BLE001 - the log matters less than the end of the job
                 self._log(f"the last lines of the log wait: {one_line(error)}")
-                self._stop.wait(0.5 * (attempt + 1))
+                self._halt.wait(0.5 * (attempt + 1))
 
     def write(self, end: EndDoc) -> None:
         """Create-only. A failed ``setup`` has no rank yet, and other machines of the job may have

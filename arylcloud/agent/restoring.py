@@ -43,7 +43,7 @@ class Restorer(threading.Thread):
         self._job_id = job_id
         self._log = log
         self._queue: queue.SimpleQueue[EpochDoc | None] = queue.SimpleQueue()
-        self._stop = threading.Event()
+        self._halt = threading.Event()
         self.prefetching = threading.Event()
         self._lock = threading.Lock()
         self._outcome: Outcome | None = None
@@ -68,12 +68,12 @@ class Restorer(threading.Thread):
         self._queue.put(epoch)
 
     def stop(self) -> None:
-        self._stop.set()
+        self._halt.set()
         self._queue.put(None)
 
     def run(self) -> None:
         wait_s = PREFETCH_S
-        while not self._stop.is_set():
+        while not self._halt.is_set():
             try:
                 epoch = self._queue.get(timeout=wait_s)
             except queue.Empty:
@@ -94,7 +94,7 @@ class Restorer(threading.Thread):
         """Store errors are waited out as long as the epoch is the newest one asked for."""
         wait_s = 0.5
         no_space = 0
-        while not self._stop.is_set() and self._wanted == epoch.number:
+        while not self._halt.is_set() and self._wanted == epoch.number:
             try:
                 self._restore_once(epoch)
                 return Outcome(epoch=epoch.number)
@@ -105,7 +105,7 @@ class Restorer(threading.Thread):
                     self._log(problem)
                     return Outcome(epoch=epoch.number, problem=problem)
                 self._log(f"waiting to restore: {error.message}")
-                self._stop.wait(wait_s)
+                self._halt.wait(wait_s)
                 wait_s = min(10.0, wait_s * 2)
             except IntegrityError as error:
                 # naming the manifest makes the launcher reject it: only where the manifest is at fault

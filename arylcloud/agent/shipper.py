@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from arylcloud.core.errors import ArylError
@@ -22,80 +23,94 @@ SPOOL_BYTES = 64_000_000
 TAIL_BYTES = 2_000
 
 
-class Stream:
-    """One stream of a machine's output. Written by any thread, shipped by one."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    data: bytes
+    upto: int
+    """Of the stream's bytes, all before this one are in this segment or in an earlier one."""
+    lost: int
+    """Bytes that ``data`` says are missing."""
 
-    def __init__(self, name: str, spool: Path, *, spool_bytes: int = SPOOL_BYTES) -> None:
+
+class Stream:
+    """One stream of a machine's output. Written by any thread, shipped by one.
+
+    Positions count all bytes ever written; the spool's file begins at ``_base``."""
+
+    def __init__(
+        self, name: str, spool: Path, *, spool_bytes: int = SPOOL_BYTES, full: threading.Event | None = None
+    ) -> None:
         self.name = name
-        self._path = spool
         self._limit = spool_bytes
+        self._full = full
         self._lock = threading.Lock()
         self._file = spool.open("w+b", buffering=0)
-        self._written = 0
-        self._shipped = 0
+        self._base = self._written = self._shipped = 0
         self._lost = 0
         self._tail = b""
-        self.full = threading.Event()
-        """More than one segment waits."""
+        self._pending: Segment | None = None
 
     def write(self, data: bytes) -> None:
         with self._lock:
             self._tail = (self._tail + data)[-TAIL_BYTES:]
             try:
-                self._file.seek(self._written)
+                self._file.seek(self._written - self._base)
                 self._file.write(data)
                 self._written += len(data)
-            except OSError:  # a full disk: counted, and said in the log once there is room
+            except (OSError, ValueError):  # a full disk, or closed: said in the log once there is room
                 self._lost += len(data)
+                return
             waiting = self._written - self._shipped
             if waiting > self._limit:
-                dropped = waiting - self._limit // 2
-                self._lost += dropped
-                self._shipped += dropped
-                self._compact()
-            if waiting >= FLUSH_BYTES:
-                self.full.set()
+                self._drop(waiting - self._limit // 2)
+            if waiting >= FLUSH_BYTES and self._full is not None:
+                self._full.set()
 
     def tail(self) -> str:
         """The last lines, at most 2 kB."""
         with self._lock:
             text = self._tail.decode(errors="replace")
-        return text if len(text) < TAIL_BYTES else text.partition("\n")[2] or text
+        return text if len(self._tail) < TAIL_BYTES else text.partition("\n")[2] or text
 
-    def peek(self) -> bytes:
-        """The next segment's bytes; empty = all has been shipped."""
+    def peek(self) -> Segment | None:
+        """The next segment; the same one until it is ``shipped`` (a write whose answer was lost is
+        repeated to the byte). None = all has been shipped."""
         with self._lock:
-            if self._lost:
-                note = f"\n[arylcloud: {self._lost} bytes of output could not be kept]\n".encode()
-            else:
-                note = b""
-            self._file.seek(self._shipped)
-            return note + self._file.read(SEGMENT_BYTES)
+            if self._pending is None:
+                self._file.seek(self._shipped - self._base)
+                data = self._file.read(min(SEGMENT_BYTES, self._written - self._shipped))
+                upto, lost = self._shipped + len(data), self._lost
+                if lost:
+                    data = f"\n[arylcloud: {lost} bytes of output could not be kept]\n".encode() + data
+                if data:
+                    self._pending = Segment(data=data, upto=upto, lost=lost)
+            return self._pending
 
-    def shipped(self, segment: bytes) -> None:
+    def shipped(self, segment: Segment) -> None:
         with self._lock:
-            note = segment.startswith(b"\n[arylcloud: ") and self._lost > 0
-            size = len(segment)
-            if note:
-                size -= segment.index(b"]\n") + 2
-                self._lost = 0
-            self._shipped += size
-            if self._shipped == self._written:
+            self._pending = None
+            self._lost -= segment.lost
+            self._shipped = max(self._shipped, segment.upto)
+            if self._shipped == self._written and self._written > self._base:
                 self._file.truncate(0)
-                self._written = self._shipped = 0
+                self._base = self._written
 
     def close(self) -> None:
-        self._file.close()
+        with self._lock:
+            self._file.close()
 
-    def _compact(self) -> None:
-        """Move what is left to the beginning of the file."""
-        self._file.seek(self._shipped)
-        rest = self._file.read(self._written - self._shipped)
+    def _drop(self, count: int) -> None:
+        """Forget the oldest bytes that wait, but for those of the pending segment: it holds them."""
+        held = max(self._shipped, self._pending.upto if self._pending is not None else 0)
+        keep_from = max(held, self._shipped + count)
+        self._lost += keep_from - held
+        self._file.seek(keep_from - self._base)
+        rest = self._file.read(self._written - keep_from)
         self._file.seek(0)
         self._file.write(rest)
         self._file.truncate(len(rest))
-        self._written, self._shipped = len(rest), 0
-
+        self._base = keep_from
+        self._shipped = keep_from
 
 class Shipper(threading.Thread):
     """Ships every stream every ``FLUSH_S``, or sooner when much waits."""
@@ -110,20 +125,18 @@ class Shipper(threading.Thread):
         self._lock = threading.Lock()
         self._shipping = threading.Lock()
         self._wake = threading.Event()
-        self._stop = threading.Event()
+        self._halt = threading.Event()
         folder.mkdir(parents=True, exist_ok=True)
 
     def stream(self, name: str) -> Stream:
         with self._lock:
             if name not in self._streams:
-                stream = Stream(name, self._folder / f"{name}.log")
-                stream.full = self._wake
-                self._streams[name] = stream
+                self._streams[name] = Stream(name, self._folder / f"{name}.log", full=self._wake)
             return self._streams[name]
 
     def run(self) -> None:
         wait_s = FLUSH_S
-        while not self._stop.is_set():
+        while not self._halt.is_set():
             self._wake.wait(wait_s)
             self._wake.clear()
             try:
@@ -139,13 +152,19 @@ class Shipper(threading.Thread):
             streams = list(self._streams.values())
         with self._shipping:
             for stream in streams:
-                while segment := stream.peek():
-                    self._ship(stream.name, segment)
+                while (segment := stream.peek()) is not None:
+                    self._ship(stream.name, segment.data)
                     stream.shipped(segment)
 
     def stop(self) -> None:
-        self._stop.set()
+        self._halt.set()
         self._wake.set()
+
+    def close(self) -> None:
+        """Lets go of the spools; what has not been flushed stays on disk."""
+        with self._lock:
+            for stream in self._streams.values():
+                stream.close()
 
     def _ship(self, name: str, segment: bytes) -> None:
         if name not in self._numbers:

@@ -113,7 +113,7 @@ class CheckpointSync(threading.Thread):
         self._log = log
         self._lock = threading.Lock()
         self._wake = threading.Event()
-        self._stop = threading.Event()
+        self._halt = threading.Event()
         self._status = SyncStatus()
         self._epoch: int | None = None
         self._final: int | None = None
@@ -158,12 +158,12 @@ class CheckpointSync(threading.Thread):
         self._wake.set()
 
     def stop(self) -> None:
-        self._stop.set()
+        self._halt.set()
         self._wake.set()
 
     def run(self) -> None:
         wait_s = SCAN_S
-        while not self._stop.is_set():
+        while not self._halt.is_set():
             try:
                 wait_s = SCAN_S if self._turn() else min(10.0, max(0.5, wait_s * 2))
             except Exception as error:  # noqa: BLE001 - an error here must not end the thread, nor the job

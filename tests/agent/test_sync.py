@@ -1,0 +1,150 @@
+"""Which checkpoints count as complete, and that only those are committed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from arylcloud.agent.inotify import Renames
+from arylcloud.agent.sync import CheckpointSync, complete, keep_only
+from arylcloud.checkpoint.memory import MemoryStore
+from arylcloud.checkpoint.restore import list_manifests, read_manifest
+from arylcloud.core.clock import SystemClock
+from arylcloud.core.errors import StoreError
+
+from .conftest import wait_for
+
+
+def write(folder: Path, step: int, *, how: str) -> Path:
+    final = folder / f"step-{step}"
+    first = folder / f".tmp-{step}" if how == "rename" else final
+    first.mkdir()
+    (first / "w").write_text(str(step))
+    if how == "rename":
+        first.rename(final)
+    elif how == "mark":
+        (final / "_COMPLETE").touch()
+    return final
+
+
+def names(found: list) -> list[str]:  # type: ignore[type-arg]
+    return [saved.path.name for saved in found]
+
+
+def test_renamed_and_marked_ones_are_complete_others_never(tmp_path: Path) -> None:
+    renames = Renames(tmp_path)
+    # written and renamed within one tick of the file system's clock: only the kernel can tell
+    for step in range(1, 21):
+        write(tmp_path, step, how="rename")
+    write(tmp_path, 21, how="mark")
+    write(tmp_path, 22, how="in place")
+    (tmp_path / "step-x").mkdir()
+    (tmp_path / "step-23").write_text("a file")
+    (tmp_path / "step-24").symlink_to(tmp_path / "step-1")
+    assert names(complete(tmp_path, renames.names())) == [f"step-{n}" for n in range(1, 22)]
+    renames.close()
+
+
+def test_a_name_created_anew_is_no_longer_a_renamed_one(tmp_path: Path) -> None:
+    renames = Renames(tmp_path)
+    final = write(tmp_path, 1, how="rename")
+    (final / "w").unlink()
+    final.rmdir()
+    write(tmp_path, 1, how="in place")
+    assert names(complete(tmp_path, renames.names())) == []
+    renames.close()
+
+
+def test_a_rename_long_ago_is_seen_by_its_times(tmp_path: Path) -> None:
+    final = write(tmp_path, 3, how="in place")
+    os.utime(final, (time.time() - 5, time.time() - 5))
+    final.rename(tmp_path / "step-4")
+    assert names(complete(tmp_path)) == ["step-4"]
+
+
+def test_keep_only(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        write(tmp_path, step, how="rename")
+    (tmp_path / "notes").write_text("the user's own")
+    assert keep_only(tmp_path, "step-2") == ["step-1", "step-3"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["notes", "step-2"]
+    assert keep_only(tmp_path, None) == ["step-2"]
+
+
+class Outage(MemoryStore):
+    away = False
+
+    def put(self, key: str, data: bytes) -> None:
+        if self.away:
+            raise StoreError("away")
+        super().put(key, data)
+
+
+@pytest.fixture
+def sync(tmp_path: Path):  # type: ignore[no-untyped-def]
+    store = Outage()
+    said: list[str] = []
+    found = CheckpointSync(
+        store, tmp_path / "ck", job_id="j", lease_id="l", clock=SystemClock(), log=said.append
+    )
+    found.start()
+    yield found, store, tmp_path / "ck", said
+    found.stop()
+    found.join(5)
+
+
+def test_an_outage_is_outlasted_and_the_newest_wins(sync) -> None:  # type: ignore[no-untyped-def]
+    found, store, folder, said = sync
+    found.begin(7)
+    store.away = True
+    for step in (1, 2, 3):
+        write(folder, step, how="rename")
+    wait_for(lambda: found.status.problem)
+    assert "away" in found.status.problem
+    found.finish(7, commits=True)
+    time.sleep(0.3)
+    assert found.status.saved_epoch == 0  # field case 69: not while anything waits
+    store.away = False
+    wait_for(lambda: found.status.saved_epoch == 7)
+    manifests = [read_manifest(store, key) for key in list_manifests(store)]
+    assert manifests[-1].step == 3
+    assert [m.number for m in manifests] == list(range(1, len(manifests) + 1))
+    assert found.status.problem is None
+
+
+def test_what_cannot_be_committed_is_said_and_passed_over(sync) -> None:  # type: ignore[no-untyped-def]
+    found, store, folder, said = sync
+    found.begin(1)
+    bad = folder / ".tmp"
+    bad.mkdir(parents=True)
+    os.mkfifo(bad / "pipe")
+    bad.rename(folder / "step-9")
+    wait_for(lambda: found.status.problem)
+    assert "step-9" in found.status.problem
+    assert "pipe" in found.status.problem
+    write(folder, 10, how="rename")
+    wait_for(lambda: found.status.committed_step == 10)
+    found.finish(1, commits=True)
+    wait_for(lambda: found.status.saved_epoch == 1)
+
+
+def test_a_torn_checkpoint_is_never_committed(sync) -> None:  # type: ignore[no-untyped-def]
+    found, store, folder, said = sync
+    found.begin(1)
+    write(folder, 1, how="rename")
+    write(folder, 2, how="in place")
+    found.finish(1, commits=True)
+    wait_for(lambda: found.status.saved_epoch == 1)
+    assert found.status.committed_step == 1
+    assert len(list_manifests(store)) == 1
+
+
+def test_ranks_that_do_not_commit_are_saved_at_once(sync) -> None:  # type: ignore[no-untyped-def]
+    found, store, folder, said = sync
+    write(folder, 1, how="rename")
+    found.finish(3, commits=False)
+    assert found.status.saved_epoch == 3
+    assert list_manifests(store) == ()
