@@ -19,7 +19,7 @@ from typing import Any
 
 from arylcloud.core.clock import Clock, MarketClock
 from arylcloud.core.codec import encode
-from arylcloud.core.errors import CapacityError, CloudError, OtherCloudError
+from arylcloud.core.errors import ArylError, CapacityError, CloudError, OtherCloudError
 from arylcloud.core.offer import Market as MarketKind
 from arylcloud.core.offer import Offer
 from arylcloud.core.ports import EndCause, Machine, MachineSpec, PricePoint
@@ -47,6 +47,7 @@ class Cloud:
         folder: Path,
         market: Market,
         market_clock: MarketClock,
+        market_id: dict[str, str],
         clock: Clock,
         cloud_log: CloudLog,
         bind: Bind,
@@ -54,6 +55,8 @@ class Cloud:
     ) -> None:
         self.market = market
         self.market_clock = market_clock
+        self.market_id = market_id
+        """``market`` (name), ``setting`` and ``digest`` of its file."""
         self._folder = folder
         self._clock = clock
         self._log = cloud_log
@@ -63,7 +66,6 @@ class Cloud:
         self._lock = threading.RLock()
         self._gates: dict[str, processes.Gate] = {}
         self._enders: set[str] = set()
-        self._stubborn: set[str] = set()
 
     # ------------------------------------------------------------ the API
 
@@ -97,32 +99,49 @@ class Cloud:
             if self._machines.live(offer.key):
                 self._record_prices(offer, now_s)
             instance_id = f"i-{secrets.token_hex(8)}"
-            folder = self._machine_folder(instance_id)
-            folder.mkdir(parents=True, mode=0o700)
-            (folder / processes.USER_DATA).write_text(spec.user_data, encoding="utf-8")
-            address, port = self._bind(instance_id, None, None)
-            instance = Instance(
-                instance_id=instance_id,
-                token=spec.token,
-                journal_id=spec.journal_id,
-                job_id=spec.job_id,
-                lease_id=spec.lease_id,
-                offer_key=offer.key,
-                region=offer.region,
-                zone=offer.zone,
-                instance_type=offer.instance_type,
-                market=offer.market.value,
-                launched_s=self.market_clock.market_s(now_s),
-                launched_wall_s=now_s,
-                launch_usd_per_hour=step.usd_per_hour,
-                max_usd_per_hour=spec.max_usd_per_hour,
-                until_s=spec.until_s,
-                address=address,
-                metadata_port=port,
-                python=python,
-            )
-            self._record("launch", now_s, instance=encode(instance))
+            try:
+                self._furnish(instance_id, spec, python, offer, step.usd_per_hour, now_s)
+            except (OSError, ArylError) as error:
+                self._unbind(instance_id)
+                shutil.rmtree(self._machine_folder(instance_id), ignore_errors=True)
+                raise OtherCloudError(f"no machine could be made: {error}", code="InternalError") from error
             return self._show(self._machines.by_id[instance_id])
+
+    def _furnish(
+        self,
+        instance_id: str,
+        spec: MachineSpec,
+        python: str,
+        offer: MarketOffer,
+        usd_per_hour: float,
+        now_s: float,
+    ) -> None:
+        """Directory, user data, address; then the record that makes them a machine."""
+        folder = self._machine_folder(instance_id)
+        folder.mkdir(parents=True, mode=0o700)
+        (folder / processes.USER_DATA).write_text(spec.user_data, encoding="utf-8")
+        address, port = self._bind(instance_id, None, None)
+        instance = Instance(
+            instance_id=instance_id,
+            token=spec.token,
+            journal_id=spec.journal_id,
+            job_id=spec.job_id,
+            lease_id=spec.lease_id,
+            offer_key=offer.key,
+            region=offer.region,
+            zone=offer.zone,
+            instance_type=offer.instance_type,
+            market=offer.market.value,
+            launched_s=self.market_clock.market_s(now_s),
+            launched_wall_s=now_s,
+            launch_usd_per_hour=usd_per_hour,
+            max_usd_per_hour=spec.max_usd_per_hour,
+            until_s=spec.until_s,
+            address=address,
+            metadata_port=port,
+            python=python,
+        )
+        self._record("launch", now_s, instance=encode(instance))
 
     def list_machines(self, journal_id: str | None, *, lag_s: float = 0.0) -> list[Machine]:
         now_s = self._clock.now_s()

@@ -110,7 +110,7 @@ class ControlServer(ThreadingHTTPServer):
                 market, clock = cloud.market, cloud.market_clock
                 return {
                     "api": API,
-                    "market": market.name,
+                    **cloud.market_id,
                     "origin_s": clock.origin_s,
                     "scale": clock.scale,
                     "boot_s": market.boot_s,

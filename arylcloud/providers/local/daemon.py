@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from arylcloud.core.clock import Clock, MarketClock, SystemClock
-from arylcloud.core.errors import ArylError, IntegrityError, LocalStateError, UsageError
+from arylcloud.core.errors import ArylError, IntegrityError, LocalStateError
 from arylcloud.providers.local import marketfile
 from arylcloud.providers.local.cloud import Cloud
 from arylcloud.providers.local.control import ControlServer
@@ -57,8 +57,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _run(args.folder, args.market, args.idle_exit_s, SystemClock())
     except ArylError as error:
-        log.error("%s", error.message)  # noqa: TRY400 - the starter shows this line
+        log.error("%s: %s", error.kind, error.message)  # noqa: TRY400 - the starter shows this line
         return error.exit_code
+    except Exception:
+        log.exception("bug: the local cloud failed")
+        return 1
     finally:
         os.close(lock)
 
@@ -93,6 +96,7 @@ def _run(folder: Path, setting: str | None, idle_exit_s: float, clock: Clock) ->
         folder=folder,
         market=market,
         market_clock=market_clock,
+        market_id={"market": opened["market"], "setting": opened["setting"], "digest": opened["digest"]},
         clock=clock,
         cloud_log=cloud_log,
         bind=service.bind,
@@ -116,7 +120,10 @@ def _run(folder: Path, setting: str | None, idle_exit_s: float, clock: Clock) ->
             log.warning("%s is gone: ending every machine", folder)
             cloud.end_everything()
             break
-        cloud.tick()
+        try:
+            cloud.tick()
+        except LocalStateError as error:  # a full disk: what was due stays due
+            log.error("%s", error.message)  # noqa: TRY400
         if not cloud.busy and server.idle_s() > idle_exit_s:
             break
     server.shutdown()
@@ -129,7 +136,7 @@ def open_market(cloud_log: CloudLog, setting: str | None, clock: Clock) -> dict[
     for record in cloud_log:
         if record["kind"] != "opened":
             raise IntegrityError(f"the local cloud's log begins with {record['kind']!r}")
-        check_same_market(record, setting)
+        marketfile.check_same(setting, record)
         return record
     chosen = marketfile.read(setting or marketfile.DEFAULT)
     market = marketfile.parse(chosen.text, what=chosen.setting)
@@ -145,18 +152,6 @@ def open_market(cloud_log: CloudLog, setting: str | None, clock: Clock) -> dict[
         origin_s=now_s,
         scale=market.time_scale,
     )
-
-
-def check_same_market(opened: dict[str, Any], setting: str | None) -> None:
-    """A folder's market is for good: its bills stand on it. None = whatever it is."""
-    if setting is None:
-        return
-    wanted = marketfile.read(setting)
-    if wanted.setting != opened["setting"] and wanted.digest != opened["digest"]:
-        raise UsageError(
-            f"this local cloud runs the market {opened['market']!r}, not {setting!r}",
-            hint="a local cloud keeps its market: set ARYLCLOUD_HOME to another folder for another market",
-        )
 
 
 def metadata_key(folder: Path) -> bytes:

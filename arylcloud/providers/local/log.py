@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from arylcloud.core.errors import IntegrityError
+from arylcloud.core.errors import IntegrityError, LocalStateError
 
 Record = dict[str, Any]
 
@@ -52,9 +52,9 @@ class CloudLog:
     """The open log. One writer: the daemon that holds the lock. Not thread-safe by itself."""
 
     def __init__(self, path: Path) -> None:
-        self._records, good = read(path)
+        self._records, self._size = read(path)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        os.ftruncate(self._fd, good)
+        os.ftruncate(self._fd, self._size)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self._records)
@@ -63,7 +63,8 @@ class CloudLog:
         return len(self._records)
 
     def append(self, kind: str, *, wall_s: float, market_s: float, **body: Any) -> Record:
-        """Write one record and wait until the disk has it; then it is true."""
+        """Write one record and wait until the disk has it; then it is true. Raises LocalStateError
+        (full disk), and then nothing is written."""
         record: Record = {
             "seq": len(self._records) + 1,
             "wall_s": wall_s,
@@ -72,9 +73,17 @@ class CloudLog:
             **body,
         }
         line = json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-        if os.write(self._fd, line) != len(line):
-            raise OSError("the log's disk is full")
-        os.fsync(self._fd)
+        try:
+            written = os.write(self._fd, line)
+            os.fsync(self._fd)
+        except OSError as error:
+            written, reason = -1, error.strerror or str(error)
+        else:
+            reason = "no space is left"
+        if written != len(line):  # half a line must not become the beginning of the next one
+            os.ftruncate(self._fd, self._size)
+            raise LocalStateError(f"the local cloud's log cannot be written: {reason}")
+        self._size += written
         self._records.append(record)
         return record
 

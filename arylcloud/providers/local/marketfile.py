@@ -59,6 +59,19 @@ def read(setting: str) -> MarketText:
         raise UsageError(f"the market file {path} cannot be read: {error}") from error
 
 
+def check_same(setting: str | None, running: Mapping[str, Any]) -> None:
+    """A folder's market is for good: its bills stand on it. ``running`` has ``market`` (its name),
+    ``setting`` and ``digest``; a ``setting`` of None is content with any. Raises UsageError."""
+    if setting is None:
+        return
+    wanted = read(setting)
+    if wanted.setting != running["setting"] and wanted.digest != running["digest"]:
+        raise UsageError(
+            f"this local cloud runs the market {running['market']!r}, not {setting!r}",
+            hint="a local cloud keeps its market: set ARYLCLOUD_HOME to another folder for another market",
+        )
+
+
 def bundled() -> tuple[str, ...]:
     folder = resources.files("arylcloud.providers.local").joinpath("markets")
     return tuple(sorted(item.name[:-5] for item in folder.iterdir() if item.name.endswith(".json")))

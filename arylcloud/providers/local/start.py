@@ -16,10 +16,14 @@ from typing import Any, Final
 
 import arylcloud
 from arylcloud.core.clock import Clock
-from arylcloud.core.errors import LocalStateError, OtherCloudError, UsageError
+from arylcloud.core.errors import ArylError, IntegrityError, LocalStateError, OtherCloudError, UsageError
+from arylcloud.providers.local import marketfile
 from arylcloud.providers.local.wire import API, OUTPUT_FILE, PORT_FILE, START_LOCK_FILE
 
 START_PATIENCE_S: Final = 30.0
+_START_ERRORS: Final[dict[str, type[ArylError]]] = {
+    cls.kind: cls for cls in (UsageError, LocalStateError, IntegrityError)
+}
 
 
 class NotThere(Exception):
@@ -59,8 +63,9 @@ class Endpoint:
         return response.status, document
 
 
-def find(folder: Path) -> Endpoint | None:
-    """The daemon that wrote the port file, if it answers to it."""
+def find(folder: Path, *, market: str | None = None) -> Endpoint | None:
+    """The daemon that wrote the port file, if it answers to it. Raises UsageError if it runs another
+    market than ``market``, OtherCloudError if it is of another version."""
     try:
         raw = json.loads((folder / PORT_FILE).read_text(encoding="utf-8"))
         endpoint = Endpoint(port=raw["port"], token=raw["token"])
@@ -77,18 +82,19 @@ def find(folder: Path) -> Endpoint | None:
             f"the local cloud that runs speaks version {document.get('api')!r}, this arylcloud {API}",
             hint="it goes by itself when its machines have ended; then try again",
         )
+    marketfile.check_same(market, document)
     return endpoint
 
 
 def ensure(folder: Path, *, market: str | None, idle_exit_s: float | None, clock: Clock) -> Endpoint:
     """The daemon of ``folder``, started if there is none. Raises LocalStateError, UsageError,
     OtherCloudError."""
-    if (found := find(folder)) is not None:
+    if (found := find(folder, market=market)) is not None:
         return found
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _starter(folder):
-            return find(folder) or _start(folder, market, idle_exit_s, clock)
+            return find(folder, market=market) or _start(folder, market, idle_exit_s, clock)
     except OSError as error:
         raise LocalStateError(f"the local cloud cannot use {folder}: {error.strerror or error}") from error
 
@@ -96,6 +102,7 @@ def ensure(folder: Path, *, market: str | None, idle_exit_s: float | None, clock
 def _start(folder: Path, market: str | None, idle_exit_s: float | None, clock: Clock) -> Endpoint:
     command = [sys.executable, "-m", "arylcloud.providers.local.daemon", str(folder)]
     if market is not None:
+        marketfile.parse(marketfile.read(market).text, what=f"market {market}")  # its errors, with hints
         command += ["--market", market]
     if idle_exit_s is not None:
         command += ["--idle-exit-s", str(idle_exit_s)]
@@ -119,7 +126,9 @@ def _start(folder: Path, market: str | None, idle_exit_s: float | None, clock: C
         tail = output.read_bytes()[begin:].decode(errors="replace")
         for line in tail.splitlines():
             if " ERROR " in line:
-                raise UsageError(f"the local cloud did not start: {line.partition(' ERROR ')[2]}")
+                kind, _, message = line.partition(" ERROR ")[2].partition(": ")
+                cls = _START_ERRORS.get(kind, OtherCloudError)
+                raise cls(f"the local cloud did not start: {message}", hint=f"see {output}")
         clock.sleep_until(clock.now_s() + 0.03)
     raise OtherCloudError(
         f"the local cloud did not start within {START_PATIENCE_S:.0f} s", hint=f"see {output}"

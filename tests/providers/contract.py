@@ -1,0 +1,292 @@
+"""What every provider promises (``core.ports.Provider``), as tests: one subclass per provider.
+
+A subclass gives the fixture ``cloud``, which returns a :class:`CloudUnderTest`. Nothing here knows
+how a cloud is made; all figures are held against each other, none against the wall clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Protocol, TypeVar
+
+import pytest
+
+from arylcloud.core.errors import CapacityError, OtherCloudError
+from arylcloud.core.offer import Offer
+from arylcloud.core.ports import (
+    EndCause,
+    Machine,
+    MachineSpec,
+    MachineState,
+    PricePoint,
+    PriceSource,
+    Provider,
+)
+
+T = TypeVar("T")
+RUNS_FOR_LONG = "exec sleep 600\n"
+
+
+class Adapter(Provider, PriceSource, Protocol):
+    pass
+
+
+@dataclass(kw_only=True)
+class CloudUnderTest:
+    connect: Callable[[], Adapter]
+    """A fresh adapter, as another process would make it."""
+    plenty: Offer
+    """Spot, room for at least 8 machines."""
+    single: Offer
+    """Room for one machine."""
+    nowhere: Offer
+    """Not sold there."""
+    restart: Callable[[], None]
+    """Kill whatever serves the API, as hard as can be, where that is ours; machines stay."""
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def spec(self, offer: Offer | None = None, **changes: object) -> MachineSpec:
+        number = next(self.numbers)
+        base = MachineSpec(
+            token=f"aryl-contract-{number}",
+            journal_id="contract-a",
+            job_id="job-1",
+            lease_id=f"job-1-n0-a{number}",
+            offer=offer or self.plenty,
+            user_data=RUNS_FOR_LONG,
+            until_s=time.time() + 3600,
+            max_usd_per_hour=None,
+        )
+        return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def wait_for(look: Callable[[], T | None], what: str, patience_s: float = 30.0) -> T:
+    """Poll until ``look`` gives something true. The patience only bounds a failing test."""
+    give_up_s = time.monotonic() + patience_s
+    while time.monotonic() < give_up_s:
+        if found := look():
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"never came: {what}")
+
+
+def of(cloud: Adapter, instance_id: str, journal_id: str | None = "contract-a") -> Machine | None:
+    found = [m for m in cloud.list_machines(journal_id=journal_id) if m.instance_id == instance_id]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def gone(cloud: Adapter, machine: Machine) -> Machine:
+    def look() -> Machine | None:
+        seen = of(cloud, machine.instance_id, None)
+        return seen if seen is not None and seen.state is MachineState.GONE else None
+
+    return wait_for(look, f"the end of {machine.instance_id}")
+
+
+class ProviderContract:
+    @pytest.fixture
+    def adapter(self, cloud: CloudUnderTest) -> Iterator[Adapter]:
+        adapter = cloud.connect()
+        yield adapter
+        for machine in adapter.list_machines(journal_id=None):
+            adapter.terminate(machine)
+
+    # ------------------------------------------------------------ create
+
+    def test_create_says_what_it_made(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        spec = cloud.spec(max_usd_per_hour=1000.0)
+        before_s = adapter.capabilities().market_clock.market_s(time.time())
+        machine = adapter.create(spec)
+        after_s = adapter.capabilities().market_clock.market_s(time.time())
+        assert machine.token == spec.token
+        assert machine.journal_id == spec.journal_id
+        assert machine.job_id == spec.job_id
+        assert machine.lease_id == spec.lease_id
+        assert machine.cloud == adapter.name
+        assert (machine.region, machine.zone) == (spec.offer.region, spec.offer.zone)
+        assert machine.instance_type == spec.offer.instance_type
+        assert machine.market == spec.offer.market.value
+        assert machine.state in (MachineState.PENDING, MachineState.RUNNING)
+        assert machine.ended_s is None
+        assert machine.end_cause is None
+        assert machine.until_s == pytest.approx(spec.until_s, abs=1.0)
+        assert before_s - 1.0 <= machine.launched_s <= after_s + 1.0
+        assert machine.instance_id in {m.instance_id for m in adapter.list_machines(journal_id="contract-a")}
+
+    def test_the_same_token_gives_the_same_machine(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        spec = cloud.spec()
+        first = adapter.create(spec)
+        again = [adapter.create(spec), cloud.connect().create(spec)]
+        assert {m.instance_id for m in again} == {first.instance_id}
+        assert {m.launched_s for m in again} == {first.launched_s}
+        assert len(adapter.list_machines(journal_id="contract-a")) == 1
+
+    def test_the_same_token_at_the_same_time(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        spec = cloud.spec()
+        with ThreadPoolExecutor(8) as pool:
+            made = list(pool.map(lambda _: cloud.connect().create(spec), range(8)))
+        assert len({m.instance_id for m in made}) == 1
+        assert len(adapter.list_machines(journal_id="contract-a")) == 1
+
+    def test_the_same_token_after_a_restart(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        spec = cloud.spec()
+        first = adapter.create(spec)
+        cloud.restart()
+        assert adapter.create(spec).instance_id == first.instance_id
+        assert [m.instance_id for m in adapter.list_machines(journal_id=None)] == [first.instance_id]
+
+    def test_the_token_of_an_ended_machine_makes_no_second(
+        self, cloud: CloudUnderTest, adapter: Adapter
+    ) -> None:
+        spec = cloud.spec()
+        first = adapter.create(spec)
+        adapter.terminate(first)
+        gone(adapter, first)
+        assert adapter.create(spec).instance_id == first.instance_id
+        assert len(adapter.list_machines(journal_id=None)) == 1
+
+    def test_no_capacity_and_nothing_exists(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        first = adapter.create(cloud.spec(cloud.single))
+        with pytest.raises(CapacityError):
+            adapter.create(cloud.spec(cloud.single))
+        assert [m.instance_id for m in adapter.list_machines(journal_id=None)] == [first.instance_id]
+        adapter.terminate(first)
+        gone(adapter, first)
+        adapter.create(cloud.spec(cloud.single))  # its place is free again
+
+    def test_not_sold_there(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        with pytest.raises(CapacityError):
+            adapter.create(cloud.spec(cloud.nowhere))
+        with pytest.raises(CapacityError):
+            adapter.quote(cloud.nowhere)
+        assert adapter.list_machines(journal_id=None) == ()
+
+    def test_a_price_above_the_cap_makes_nothing(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        price = adapter.quote(cloud.plenty).usd_per_hour
+        assert price is not None
+        with pytest.raises((CapacityError, OtherCloudError)):
+            adapter.create(cloud.spec(max_usd_per_hour=price * 0.99))
+        assert adapter.list_machines(journal_id=None) == ()
+        adapter.create(cloud.spec(max_usd_per_hour=price * 1.5))
+
+    # ------------------------------------------------------------ list
+
+    def test_list_is_by_journal(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        ours = adapter.create(cloud.spec())
+        theirs = adapter.create(cloud.spec(journal_id="contract-b"))
+
+        def ids(journal_id: str | None) -> set[str]:
+            return {m.instance_id for m in adapter.list_machines(journal_id=journal_id)}
+
+        assert ids("contract-a") == {ours.instance_id}
+        assert ids("contract-b") == {theirs.instance_id}
+        assert ids("contract-c") == set()
+        assert ids(None) == {ours.instance_id, theirs.instance_id}
+
+    def test_every_machine_is_seen_by_whoever_asks(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        made = {adapter.create(cloud.spec()).instance_id for _ in range(3)}
+        assert {m.instance_id for m in cloud.connect().list_machines(journal_id="contract-a")} == made
+        assert {
+            m.instance_id for m in adapter.list_machines(journal_id="contract-a", offers=[cloud.plenty])
+        } == made
+
+    def test_it_comes_to_run(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        machine = adapter.create(cloud.spec())
+
+        def runs() -> bool:
+            seen = of(adapter, machine.instance_id)
+            return seen is not None and seen.state is MachineState.RUNNING
+
+        wait_for(runs, "RUNNING")
+        seen = of(adapter, machine.instance_id)
+        assert seen is not None
+        assert seen.launched_s == machine.launched_s
+        assert seen.address
+
+    # ------------------------------------------------------------ end
+
+    def test_the_end_is_listed_with_time_and_cause(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        machine = adapter.create(cloud.spec())
+        adapter.terminate(machine)
+        end = gone(adapter, machine)
+        assert end.end_cause is EndCause.TERMINATED
+        assert end.ended_s is not None
+        now_s = adapter.capabilities().market_clock.market_s(time.time())
+        assert machine.launched_s <= end.ended_s <= now_s
+        cloud.restart()
+        after = of(adapter, machine.instance_id)
+        assert after is not None
+        assert (after.state, after.ended_s, after.end_cause) == (end.state, end.ended_s, end.end_cause)
+
+    def test_terminate_again_and_what_is_not_there(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        machine = adapter.create(cloud.spec())
+        for _ in range(3):
+            adapter.terminate(machine)
+        end = gone(adapter, machine)
+        adapter.terminate(machine)
+        assert of(adapter, machine.instance_id) == end
+        adapter.terminate(replace(machine, instance_id="i-0000000000000000"))
+
+    def test_terminate_touches_no_other(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        kept, ended = adapter.create(cloud.spec()), adapter.create(cloud.spec())
+        adapter.terminate(ended)
+        gone(adapter, ended)
+        seen = of(adapter, kept.instance_id)
+        assert seen is not None
+        assert seen.state in (MachineState.PENDING, MachineState.RUNNING)
+
+    # ------------------------------------------------------------ prices
+
+    def test_offers_have_age_and_source(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        offers = adapter.offers()
+        assert cloud.plenty.key in {o.key for o in offers}
+        assert len({o.key for o in offers}) == len(offers)
+        for offer in offers:
+            assert offer.cloud == adapter.name
+            assert offer.usd_per_hour is None or offer.usd_per_hour > 0
+            assert offer.as_of
+            assert offer.source
+
+    def test_quote_is_the_offer_at_its_price_now(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        stale = replace(cloud.plenty, usd_per_hour=None, as_of=None)
+        quote = adapter.quote(stale)
+        assert quote.key == cloud.plenty.key
+        assert quote.as_of
+        now_s = adapter.capabilities().market_clock.market_s(time.time())
+        history = adapter.price_history(cloud.plenty, now_s - 3600.0, now_s)
+        assert quote.usd_per_hour in {point.usd_per_hour for point in history}
+
+    def test_history_holds_every_price_that_a_machine_had(
+        self, cloud: CloudUnderTest, adapter: Adapter
+    ) -> None:
+        machine = adapter.create(cloud.spec())
+        prices = {machine.usd_per_hour}
+        for _ in range(5):
+            seen = of(adapter, machine.instance_id)
+            assert seen is not None
+            prices.add(seen.usd_per_hour)
+            time.sleep(0.05)
+        now_s = adapter.capabilities().market_clock.market_s(time.time())
+        history = adapter.price_history(cloud.plenty, machine.launched_s, now_s)
+        check_history(history, machine.launched_s, now_s)
+        assert history[0].from_s <= machine.launched_s
+        assert prices <= {point.usd_per_hour for point in history}
+        assert machine.usd_per_hour == history[0].usd_per_hour
+
+    def test_on_demand_has_one_price(self, cloud: CloudUnderTest, adapter: Adapter) -> None:
+        offer = next(o for o in adapter.offers() if o.market.value == "on_demand")
+        now_s = adapter.capabilities().market_clock.market_s(time.time())
+        assert len(adapter.price_history(offer, now_s - 3600.0, now_s)) == 1
+
+
+def check_history(history: tuple[PricePoint, ...], from_s: float, to_s: float) -> None:
+    assert history
+    times = [point.from_s for point in history]
+    assert times == sorted(set(times))
+    assert all(from_s < at_s <= to_s for at_s in times[1:])
+    assert all(point.usd_per_hour > 0 for point in history)
