@@ -23,7 +23,7 @@ from arylcloud.launcher.actions import Desired, MoveAdvice, Observed, Timing
 from arylcloud.launcher.ledger import known_spent_usd
 from arylcloud.launcher.offers import barred
 from arylcloud.launcher.state import JobState, Lease
-from arylcloud.planner.migrate import NoMove, Stay, Target, advise
+from arylcloud.planner.migrate import advise
 
 log = logging.getLogger(__name__)
 
@@ -83,53 +83,24 @@ class Desires:
             return self.plan(dataclasses.replace(spec, constraints=free, objective=objective))
 
     def _advice(self, state: JobState, observed: Observed, plan: Plan, now_s: float) -> MoveAdvice | None:
+        """How often it may move is ``reconcile``'s to check; here only whether it pays."""
         lease = _current_lease(state)
-        if lease is None or lease.usd_per_hour is None or state.migration is not None:
+        if lease is None or state.migration is not None:
             return None
-        clock = state.market_clock
-        now_market_s = clock.market_s(now_s)
+        now_market_s = state.market_clock.market_s(now_s)
+        free = [c for c in plan.candidates if barred(c.offer, state.bars, now_market_s) is None]
         here = next((c for c in plan.candidates if c.offer.key == lease.offer.key), None)
-        if here is None or here.usd is None:
+        newest = state.lineage
+        move = advise(
+            here,
+            free,
+            min_saving=state.spec.migrate.min_saving,
+            checkpoint_gb=newest.total_bytes / 1e9 if newest is not None else 0.0,
+            handover_s=_handover_s(observed, lease) * state.market_clock.scale,
+        )
+        if move is None:
             return None
-        handover_s = _handover_s(observed, lease) * clock.scale
-        targets = [
-            self._target(c, handover_s, clock.scale)
-            for c in plan.candidates
-            if c.usd is not None and barred(c.offer, state.bars, now_market_s) is None
-        ]
-        stay = Stay(
-            offer=lease.offer,
-            nodes=here.nodes,
-            remaining_usd=self._target(here, 0.0, clock.scale).remaining_usd,
-            usd_per_hour=lease.usd_per_hour * here.nodes,
-        )
-        moved_s = None if state.migration_at_s is None else clock.market_s(state.migration_at_s)
-        forced = state.migrate_request is not None
-        found = advise(
-            stay, targets, state.spec.migrate, now_s=now_market_s, last_move_s=moved_s, forced=forced
-        )
-        if isinstance(found, NoMove):
-            return None
-        return MoveAdvice(
-            to=found.target.offer, saving_usd=found.saving_usd, move_usd=found.move_usd, why=found.why
-        )
-
-    def _target(self, candidate: Candidate, handover_s: float, scale: float) -> Target:
-        """A candidate as a place to go: its first boot and its egress are costs of the move."""
-        assert candidate.usd is not None
-        rate = (candidate.offer.usd_per_hour or 0.0) * candidate.nodes
-        boot_s = self.providers[candidate.offer.cloud].capabilities().boot_s * scale
-        staying = candidate.usd.mean - candidate.usd.egress - rate * boot_s / 3600.0
-        return Target(
-            offer=candidate.offer,
-            nodes=candidate.nodes,
-            remaining_usd=max(staying, 0.0),
-            usd_per_hour=rate,
-            boot_s=boot_s,
-            egress_usd=candidate.usd.egress,
-            handover_s=handover_s,
-            late=candidate.meets_deadline is False,
-        )
+        return MoveAdvice(to=move.to, saving_usd=move.saving_usd, move_usd=move.move_usd, why=move.why)
 
     def _interval_s(self, state: JobState, observed: Observed, plan: Plan | None) -> float | None:
         """Daly's, from the measured save time and the hazard of where the job runs (wall seconds)."""

@@ -53,6 +53,9 @@ class Assumptions:
     """Between store and machine: 8.2 Gbit/s across regions (SkyNomad, 2026)."""
     store_place: str | None = None
     """Where checkpoints go, ``cloud/region``; None = a bucket in the machine's own region."""
+    market_scale: Mapping[str, float] = field(default_factory=dict)
+    """Market seconds per wall second by cloud, where it is not 1: training takes wall seconds, bills and
+    deadlines are in market seconds (the local cloud's compressed time)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +138,8 @@ def candidates(
     adverse = _adverse_by_source(table, hazards, advisor, history)
     throughput = rate[config]
     rel_low = low[config]
-    work_s = spec.work.amount / throughput
+    scales = np.array([assumptions.market_scale.get(c, 1.0) for c in table.cloud_names])
+    work_s = spec.work.amount / throughput * scales[table.cloud[rows]]
     boots = np.array([assumptions.boot_s.get(c, assumptions.default_boot_s) for c in table.cloud_names])
     n = nodes.astype(np.float64)
     disk_usd, kept_usd, storage_notes = _storage(spec, table, rows, tariffs, assumptions)
