@@ -9,11 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from arylcloud.core.offer import Offer
-    from arylcloud.pricing.select import Query
     from arylcloud.pricing.table import OfferTable
 
 SCREEN_ROWS = 20
@@ -93,7 +88,9 @@ def prices(
 
         sys.stdout.write(write_csv(offers))
     else:
-        _screen(table, query, rows, offers)
+        from arylcloud.cli.prices_screen import show_offers
+
+        show_offers(table, query, table.take(rows), offers, per_gpu=sort == "price_per_gpu")
 
 
 @app.command()
@@ -132,7 +129,9 @@ def doctor(
     if wrong := levels["error"]:
         error = IntegrityError(f"{wrong} kind{'s' * (wrong > 1)} of wrong figures in the catalogue")
     if not as_json:
-        _findings_screen(findings, examined)
+        from arylcloud.cli.prices_screen import show_findings
+
+        show_findings(findings, examined)
         if error is not None:
             raise error
         return
@@ -172,129 +171,3 @@ def _max_price(value: float | None) -> float | None:
     if value is not None and not value > 0:
         raise UsageError("--max-price must be above 0", hint="US dollars per machine-hour: --max-price 12.5")
     return value
-
-
-def _screen(table: OfferTable, query: Query, rows: NDArray[np.int64], offers: list[Offer]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    from arylcloud.cli.output import note, stdout
-    from arylcloud.core.clock import SystemClock
-
-    now_s, console = SystemClock().now_s(), stdout()
-    letters = {source: chr(ord("a") + i) for i, source in enumerate(dict.fromkeys(o.source for o in offers))}
-    screen = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for title, options in {
-        "GPU": {"no_wrap": True},
-        "Place": {"overflow": "fold"},
-        "Instance type": {"overflow": "fold"},
-        "Market": {"no_wrap": True},
-        "$/h": {"justify": "right", "no_wrap": True},
-        "$/GPU-h": {"justify": "right", "no_wrap": True},
-        "Age": {"justify": "right", "no_wrap": True},
-        "Src": {"no_wrap": True},
-    }.items():
-        screen.add_column(title, **options)  # type: ignore[arg-type]
-    for offer in offers:
-        screen.add_row(
-            gpu_text(offer),
-            _place(offer, console.width),
-            offer.instance_type,
-            offer.market.value.replace("_", "-"),
-            money(offer.usd_per_hour),
-            money(None if offer.gpu_count is None else _per_gpu(offer)),
-            age(offer.as_of, now_s),
-            letters[offer.source],
-            style="" if offer.gpu_count else "dim",
-        )
-    if offers:
-        console.print(screen)
-        note("sources: " + " · ".join(f"{letter} = {source}" for source, letter in letters.items()))
-    note(_footer(table, rows, len(offers), now_s))
-    if unplannable := sum(offer.gpu_count is None for offer in offers):
-        note(f"{unplannable} of these without a known whole number of GPUs: listed, not used in plans")
-    for line in _absent(table, query):
-        note(line)
-
-
-def _place(offer: Offer, width: int) -> str:
-    """On a narrow screen a long place is broken before its zone, not within a name."""
-    if width >= 110 or len(offer.place) <= 27 or offer.zone is None:
-        return offer.place
-    return f"{offer.cloud}/{offer.region}/\n{offer.zone}"
-
-
-def gpu_text(offer: Offer) -> str:
-    return f"{offer.gpu or 'unknown'} ×{offer.gpu_count or '?'}"
-
-
-def money(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:,.4f}" if value < 1 else f"{value:,.2f}"
-
-
-def _per_gpu(offer: Offer) -> float | None:
-    return None if offer.usd_per_hour is None or not offer.gpu_count else offer.usd_per_hour / offer.gpu_count
-
-
-def age(as_of: str | None, now_s: float) -> str:
-    """``5 h``, ``41 d`` or ``unknown``."""
-    from arylcloud.pricing.table import parse_as_of
-
-    if as_of is None:
-        return "unknown"
-    hours = max(0.0, (now_s - parse_as_of(as_of)) / 3600)
-    return f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} d"
-
-
-def _footer(table: OfferTable, rows: NDArray[np.int64], shown: int, now_s: float) -> str:
-    from arylcloud.pricing.table import UNKNOWN_AS_OF
-
-    found = table.take(rows)
-    oldest, newest = found.as_of_range
-    parts = [f"{shown:,} of {len(rows):,} matching offers shown, {len(table):,} in the catalogue"]
-    if shown < len(rows):
-        parts[0] += " (--limit 0 shows all)"
-    if oldest is not None:
-        same = age(oldest, now_s) == age(newest, now_s)
-        span = age(oldest, now_s) if same else f"{age(newest, now_s)} to {age(oldest, now_s)}"
-        parts.append(f"prices {span} old")
-    if unknown := int((found.as_of == UNKNOWN_AS_OF).sum()):
-        parts.append(f"{unknown:,} of unknown age")
-    return " · ".join(parts)
-
-
-def _absent(table: OfferTable, query: Query) -> list[str]:
-    """What the catalogue does not hold, as far as it bears on the question."""
-    from arylcloud.pricing.doctor import gaps
-
-    asked = {text.partition(":")[0].upper() for text in query.gpus}
-    bears = {
-        "no_gcp_n1": not asked or bool(asked & {"T4", "V100", "P100", "K80", "P4"}),
-        "no_p100": not asked or "P100" in asked,
-        "no_reserved": bool(query.markets) and "reserved" in query.markets,
-    }
-    missing = [gap.message for gap in gaps(table) if bears.get(gap.code, False)]
-    return [f"not in the catalogue: {'; '.join(missing)}"] if missing else []
-
-
-def _findings_screen(findings: tuple[Any, ...], examined: int) -> None:
-    from rich import box
-    from rich.table import Table
-
-    from arylcloud.cli.output import note, stdout
-
-    screen = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    screen.add_column("Level", no_wrap=True)
-    screen.add_column("Offers", justify="right", no_wrap=True)
-    screen.add_column("Finding", overflow="fold")
-    styles = {"error": "bold red", "warning": "yellow", "info": "dim"}
-    for finding in findings:
-        text = finding.message + (f"\n  {finding.example}" if finding.example else "")
-        screen.add_row(
-            f"[{styles[finding.level]}]{finding.level}[/]",
-            f"{finding.count:,}" if finding.count else "",
-            text,
-        )
-    if findings:
-        stdout().print(screen)
-    note(f"{examined:,} offers examined")
