@@ -138,7 +138,9 @@ def _commands_ended(d: Draft) -> None:
             continue
         lease = d.state.leases.get(end.lease_id)
         if end.in_setup:
-            counts = lease is not None and lease.attempt > d.state.history_attempt and end.exit_code != 0
+            ours = lease is not None and lease.attempt > d.state.history_attempt
+            doomed = lease is not None and lease.notice_acts_at_s is not None
+            counts = ours and not doomed and not end.signalled and end.exit_code != 0
         elif epoch is None or end.epoch != epoch.number:
             counts = False
         else:

@@ -93,10 +93,16 @@ def _go_on(d: Draft, epoch: Epoch) -> None:
     members = gang(d, targets)
     if members is None or not (d.draining or all(_prefetched(d, t, epoch) for t in targets.values())):
         return
+    if any(c.epoch == epoch.number for c in d.state.commands_ended):
+        return  # a rank has finished: the others are about to
+    old = d.members(epoch)
     if not handed_over(d, epoch, f"moving to {targets[0].offer.key}"):
         return
     d.open_epoch(members, f"moved to {targets[0].offer.key}")
-    d.note(ev.MigrationEnded(done=True, text=f"{d.members(epoch)[0].offer.key} → {targets[0].offer.key}"))
+    for lease in old:
+        if lease.phase is not LeasePhase.ENDING and lease.open:
+            d.end(lease, "migrated", f"the job has moved to {targets[0].offer.key}")
+    d.note(ev.MigrationEnded(done=True, text=f"{old[0].offer.key} → {targets[0].offer.key}"))
 
 
 def _whole(d: Draft, epoch: Epoch) -> bool:

@@ -1,0 +1,227 @@
+"""A hostile cloud in memory: the ``Provider`` port on a manual clock, with everything that goes wrong.
+
+Late landings, lagging lists, no capacity, quota, throttling, lost answers, ends that take time or do not
+take, notices, losses without notice, prices that are not what was quoted. Nothing is random here: tests
+and simulations say what happens when. ``alive`` and ``born`` are the truth that a launcher is judged by.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from arylcloud.core.clock import ManualClock, MarketClock
+from arylcloud.core.errors import (
+    AccessError,
+    CapacityError,
+    OtherCloudError,
+    QuotaError,
+    ThrottledError,
+)
+from arylcloud.core.offer import Offer
+from arylcloud.core.ports import (
+    Billing,
+    Capabilities,
+    EndCause,
+    Machine,
+    MachineSpec,
+    MachineState,
+    PricePoint,
+)
+
+Trouble = Literal["capacity", "quota", "throttled", "access", "lost_answer", "lost_call"]
+"""What happens to one ``create``: ``lost_answer`` = it fails, and the machine comes all the same
+(after ``landing_s``); ``lost_call`` = it fails, and nothing comes."""
+
+
+@dataclass(slots=True)
+class WorldMachine:
+    """The truth about one machine (seconds of the world's clock)."""
+
+    instance_id: str
+    spec: MachineSpec
+    price: float | None
+    lands_at_s: float
+    visible_at_s: float
+    address: str
+    acts_at_s: float | None = None
+    """A notice is out: the cloud takes it back then."""
+    stopping_until_s: float | None = None
+    ended_s: float | None = None
+    cause: EndCause | None = None
+
+    def alive(self, now_s: float) -> bool:
+        """Exists and is paid for."""
+        return self.lands_at_s <= now_s and self.ended_s is None
+
+
+@dataclass(slots=True)
+class World:
+    """One cloud. Time passes by :meth:`advance`; ``clock`` is shared with everybody."""
+
+    clock: ManualClock
+    cloud: str = "aws"
+    market_clock: MarketClock = field(default_factory=MarketClock)
+    troubles: deque[Trouble] = field(default_factory=deque)
+    """For the next creates, in order; then all is well."""
+    landing_s: float = 5.0
+    """How late a machine lands whose create had no answer."""
+    full: set[str] = field(default_factory=set)
+    """Offer keys without capacity."""
+    list_lag_s: float = 0.0
+    lists_fail: bool = False
+    ends_fail: bool = False
+    """``terminate`` raises, and nothing happens."""
+    end_takes_s: float = 2.0
+    price_of: Callable[[Offer], float | None] = field(default=lambda offer: offer.usd_per_hour)
+    """What a created machine really costs."""
+    born: dict[str, WorldMachine] = field(default_factory=dict)
+    creates: int = 0
+    """Calls of ``create``, refused ones included."""
+
+    # ------------------------------------------------------------ what happens
+
+    def advance(self, seconds: float) -> None:
+        self.clock.at_s += seconds
+        now_s = self.clock.at_s
+        for machine in self.born.values():
+            if machine.ended_s is not None or machine.lands_at_s > now_s:
+                continue
+            if machine.stopping_until_s is not None and machine.stopping_until_s <= now_s:
+                self._end(machine, machine.stopping_until_s, EndCause.TERMINATED)
+            elif machine.acts_at_s is not None and machine.acts_at_s <= now_s:
+                self._end(machine, machine.acts_at_s, EndCause.INTERRUPTED)
+
+    def interrupt(self, instance_id: str) -> None:
+        """Taken back without a word."""
+        machine = self.born[instance_id]
+        if machine.alive(self.clock.at_s):
+            self._end(machine, self.clock.at_s, EndCause.INTERRUPTED)
+
+    def notice(self, instance_id: str, lead_s: float) -> None:
+        machine = self.born[instance_id]
+        if machine.acts_at_s is None:
+            machine.acts_at_s = self.clock.at_s + lead_s
+
+    def power_off(self, instance_id: str) -> None:
+        """The machine ends itself."""
+        machine = self.born[instance_id]
+        if machine.alive(self.clock.at_s):
+            self._end(machine, self.clock.at_s, EndCause.SELF)
+
+    def _end(self, machine: WorldMachine, at_s: float, cause: EndCause) -> None:
+        machine.ended_s, machine.cause = at_s, cause
+
+    @property
+    def alive(self) -> tuple[WorldMachine, ...]:
+        return tuple(m for m in self.born.values() if m.alive(self.clock.at_s))
+
+    @property
+    def landing(self) -> bool:
+        """Whether some machine is still on its way."""
+        return any(m.lands_at_s > self.clock.at_s for m in self.born.values())
+
+    # ------------------------------------------------------------ the port
+
+    @property
+    def name(self) -> str:
+        return self.cloud
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            notice_s=20.0,
+            billing=Billing(first_hour_interruption_free=True),
+            market_clock=self.market_clock,
+            boot_s=3.0,
+        )
+
+    def quote(self, offer: Offer) -> Offer:
+        return offer
+
+    def create(self, spec: MachineSpec) -> Machine:
+        self.creates += 1
+        now_s = self.clock.at_s
+        first = next((m for m in self.born.values() if m.spec.token == spec.token), None)
+        trouble = self.troubles.popleft() if self.troubles else None
+        if trouble == "throttled":
+            raise ThrottledError("request limit exceeded", code="RequestLimitExceeded")
+        if trouble == "access":
+            raise AccessError("not authorised to run instances", code="UnauthorizedOperation")
+        if first is not None:
+            if trouble in ("lost_answer", "lost_call") or first.lands_at_s > now_s:
+                raise OtherCloudError("the answer was lost", code="RequestTimeout")
+            return self._row(first)
+        if trouble == "capacity" or spec.offer.key in self.full:
+            raise CapacityError(f"no capacity for {spec.offer.key}", code="InsufficientInstanceCapacity")
+        if trouble == "quota":
+            raise QuotaError("over quota", code="MaxSpotInstanceCountExceeded")
+        if trouble == "lost_call":
+            raise OtherCloudError("the connection broke", code="ConnectionError")
+        number = len(self.born) + 1
+        lands_at_s = now_s + (self.landing_s if trouble == "lost_answer" else 0.0)
+        machine = WorldMachine(
+            instance_id=f"i-{number:04d}",
+            spec=spec,
+            price=self.price_of(spec.offer),
+            lands_at_s=lands_at_s,
+            visible_at_s=lands_at_s + self.list_lag_s,
+            address=f"10.0.0.{number}",
+        )
+        self.born[machine.instance_id] = machine
+        if trouble == "lost_answer":
+            raise OtherCloudError("the answer was lost", code="RequestTimeout")
+        return self._row(machine)
+
+    def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:
+        if self.lists_fail:
+            raise ThrottledError("describe: request limit exceeded")
+        now_s = self.clock.at_s
+        regions = {offer.region for offer in offers}
+        return tuple(
+            self._row(m)
+            for m in self.born.values()
+            if m.visible_at_s <= now_s
+            and journal_id in (None, m.spec.journal_id)
+            and (not regions or m.spec.offer.region in regions)
+        )
+
+    def terminate(self, machine: Machine) -> None:
+        if self.ends_fail:
+            raise OtherCloudError("terminate: internal error")
+        found = self.born.get(machine.instance_id)
+        if found is not None and found.ended_s is None and found.stopping_until_s is None:
+            found.stopping_until_s = self.clock.at_s + self.end_takes_s
+
+    def price_history(self, offer: Offer, from_s: float, to_s: float) -> tuple[PricePoint, ...]:
+        price = self.price_of(offer)
+        return () if price is None or to_s < from_s else (PricePoint(from_s=from_s, usd_per_hour=price),)
+
+    def _row(self, machine: WorldMachine) -> Machine:
+        if machine.ended_s is not None:
+            state = MachineState.GONE
+        elif machine.stopping_until_s is not None:
+            state = MachineState.STOPPING
+        else:
+            state = MachineState.RUNNING
+        spec, market = machine.spec, self.market_clock
+        return Machine(
+            instance_id=machine.instance_id,
+            token=spec.token,
+            journal_id=spec.journal_id,
+            job_id=spec.job_id,
+            lease_id=spec.lease_id,
+            cloud=self.cloud,
+            region=spec.offer.region,
+            zone=spec.offer.zone,
+            instance_type=spec.offer.instance_type,
+            market=spec.offer.market.value,
+            state=state,
+            usd_per_hour=machine.price,
+            launched_s=market.market_s(machine.lands_at_s),
+            ended_s=None if machine.ended_s is None else market.market_s(machine.ended_s),
+            end_cause=machine.cause,
+            address=machine.address,
+            until_s=spec.until_s,
+        )

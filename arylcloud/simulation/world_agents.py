@@ -1,0 +1,255 @@
+"""The machines' side of the hostile world: the real agent's decisions over a modelled command.
+
+``agent.decide.step`` is the product's own; modelled are the effects: a restore that takes a second, a
+command that counts steps while all its ranks run, a checkpoint that is one manifest. Everything goes
+through the mailbox, so that whoever cuts the mailbox silences the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from arylcloud.agent import decide
+from arylcloud.checkpoint.manifest import manifest_bytes, read_manifest, seal
+from arylcloud.core import protocol as mail
+from arylcloud.core.codec import dumps, loads
+from arylcloud.core.errors import IntegrityError, StoreError
+from arylcloud.core.ports import ObjectStore
+from arylcloud.simulation.world import World, WorldMachine
+
+BOOT_S = 3.0
+
+
+@dataclass(slots=True)
+class Agent:
+    """One machine's agent and the command under it."""
+
+    machine: WorldMachine
+    state: decide.State
+    inputs: decide.Inputs = field(default_factory=decide.Inputs)
+    silent_until_s: float = 0.0
+    """Cut off from the mailbox until then; the command goes on."""
+    seq: int = 0
+    running: mail.EpochDoc | None = None
+    step: int = 0
+    """Of this machine's command."""
+    epoch_first_step_s: float | None = None
+    committed: str | None = None
+    committed_step: int | None = None
+    prefetched: str | None = None
+    ends_at_s: float | None = None
+    """The command has been asked to stop and will have ended then."""
+
+
+@dataclass(slots=True)
+class Agents:
+    """All machines' agents. :meth:`step` lets one second pass for each."""
+
+    world: World
+    store: ObjectStore
+    job_id: str
+    total_steps: int = 60
+    checkpoint_every: int = 10
+    exit_code: int | None = None
+    """Not None: the commands end by themselves with it, at their next step."""
+    by_instance: dict[str, Agent] = field(default_factory=dict)
+    numbers: dict[int, int] = field(default_factory=dict)
+    """Manifests written per epoch."""
+
+    def step(self) -> None:
+        for machine in self.world.alive:
+            if machine.instance_id not in self.by_instance:
+                state = decide.State(lease_id=machine.spec.lease_id)
+                self.by_instance[machine.instance_id] = Agent(machine=machine, state=state)
+        alive = [self.by_instance[m.instance_id] for m in self.world.alive]
+        now_s = self.world.clock.at_s
+        for agent in alive:
+            if now_s < agent.machine.lands_at_s + BOOT_S:
+                continue
+            self._work(agent, alive, now_s)
+            self._decide(agent, now_s)
+            self._beat(agent, now_s)
+
+    def silence(self, instance_id: str, seconds: float) -> None:
+        if (agent := self.by_instance.get(instance_id)) is not None:
+            agent.silent_until_s = self.world.clock.at_s + seconds
+
+    # ------------------------------------------------------------ the command
+
+    def _work(self, agent: Agent, alive: list[Agent], now_s: float) -> None:
+        epoch = agent.running
+        if epoch is None:
+            return
+        if agent.ends_at_s is not None:
+            if now_s >= agent.ends_at_s:
+                self._ended(agent, 0)
+            return
+        if self.exit_code is not None:
+            self._ended(agent, self.exit_code)
+            return
+        peers = [a for a in alive if a.running is not None and a.running.number == epoch.number]
+        if len(peers) == len(epoch.members) and agent.step < self.total_steps:
+            agent.step += 1
+            if agent.epoch_first_step_s is None:
+                agent.epoch_first_step_s = now_s
+            if agent.step % self.checkpoint_every == 0:
+                self._commit(agent, epoch, now_s)
+        if agent.step >= self.total_steps:
+            self._ended(agent, 0)
+
+    def _ended(self, agent: Agent, exit_code: int) -> None:
+        assert agent.running is not None
+        outcome = decide.Outcome(epoch=agent.running.number, exit_code=exit_code)
+        agent.inputs = replace(agent.inputs, ended=outcome)
+        agent.running, agent.ends_at_s = None, None
+
+    def _commit(self, agent: Agent, epoch: mail.EpochDoc, now_s: float) -> bool:
+        """Rank 0 commits. False: the mailbox cannot be reached, to be tried again."""
+        rank0 = epoch.members[0].lease_id == agent.machine.spec.lease_id
+        if not rank0 or agent.step == agent.committed_step or agent.step == 0:
+            return True
+        number = self.numbers.get(epoch.number, 0) + 1
+        manifest = seal(
+            mail.Manifest(
+                job_id=self.job_id,
+                lease_id=agent.machine.spec.lease_id,
+                epoch=epoch.number,
+                number=number,
+                step=agent.step,
+                saved_at_s=now_s,
+                committed_at_s=now_s,
+                directory=f"step-{agent.step}",
+                files=(),
+                total_bytes=0,
+                digest="",
+            )
+        )
+        if not self._reach(agent, lambda: self.store.create(manifest.key, manifest_bytes(manifest))):
+            return False
+        self.numbers[epoch.number] = number
+        agent.committed, agent.committed_step = manifest.key, agent.step
+        return True
+
+    # ------------------------------------------------------------ the agent
+
+    def _decide(self, agent: Agent, now_s: float) -> None:
+        inputs = replace(agent.inputs, machine=mail.AgentPhase.READY)
+        if agent.machine.acts_at_s is not None and inputs.notice is None:
+            notice = mail.Notice(action="terminate", at_s=agent.machine.acts_at_s, seen_s=now_s)
+            inputs = replace(inputs, notice=notice)
+        newest = self._newest(agent)
+        if newest is not None:
+            inputs = replace(inputs, newest=newest)
+        agent.inputs = inputs
+        for _ in range(8):
+            state, effects = decide.step(agent.state, agent.inputs, now_s)
+            if state == agent.state and not effects:
+                break
+            agent.state = state
+            for effect in effects:
+                self._perform(agent, effect, now_s)
+        self._retry(agent, now_s)
+
+    def _newest(self, agent: Agent) -> mail.EpochDoc | None:
+        number = agent.state.epoch.number if agent.state.epoch is not None else 0
+        found: list[mail.EpochDoc] = []
+
+        def look() -> None:
+            for info in self.store.list(mail.EPOCHS_PREFIX, after=mail.epoch_key(number)):
+                data = self.store.get(info.key)
+                if data is not None:
+                    found.append(loads(mail.EpochDoc, data))
+
+        self._reach(agent, look)
+        return found[-1] if found else None
+
+    def _perform(self, agent: Agent, effect: decide.Effect, now_s: float) -> None:
+        match effect:
+            case decide.Restore():
+                agent.epoch_first_step_s = None
+                agent.running = None
+                agent.step, problem = self._restored(effect.epoch)
+                agent.committed = effect.epoch.resume_from
+                agent.committed_step = agent.step if agent.committed else None
+                outcome = decide.Outcome(epoch=effect.epoch.number, problem=problem)
+                agent.inputs = replace(agent.inputs, restored=outcome)
+            case decide.Start():
+                agent.running = effect.epoch
+            case decide.Signal():
+                agent.ends_at_s = now_s + 1.0
+            case decide.Kill():
+                if agent.running is not None:
+                    self._ended(agent, 137)
+            case decide.Save() | decide.Report():
+                pass  # done in _retry, which goes on until the mailbox has it
+            case decide.PowerOff():
+                self.world.power_off(agent.machine.instance_id)
+
+    def _retry(self, agent: Agent, now_s: float) -> None:
+        run = agent.state.run
+        if run is None:
+            return
+        if run.stage is decide.Stage.SAVING and self._commit(agent, run.epoch, now_s):
+            agent.inputs = replace(agent.inputs, saved_epoch=run.epoch.number)
+        if run.stage is decide.Stage.REPORTING:
+            finished = run.exit_code == 0 and (not run.signalled or agent.step >= self.total_steps)
+            end = mail.EndDoc(
+                epoch=run.epoch.number,
+                rank=run.rank,
+                lease_id=agent.machine.spec.lease_id,
+                exit_code=run.exit_code or 0,
+                signalled=run.signalled,
+                finished=finished,
+                step=agent.step,
+                at_s=now_s,
+            )
+            if self._reach(agent, lambda: self.store.create(mail.end_key(end.epoch, end.rank), dumps(end))):
+                agent.inputs = replace(agent.inputs, reported_epoch=run.epoch.number)
+
+    def _restored(self, epoch: mail.EpochDoc) -> tuple[int, str | None]:
+        if epoch.resume_from is None:
+            return 0, None
+        try:
+            return read_manifest(self.store, epoch.resume_from).step, None
+        except IntegrityError as error:
+            return 0, f"cannot restore {epoch.resume_from}: {error.message}"
+        except StoreError as error:
+            return 0, f"cannot restore: {error.message}"
+
+    def _beat(self, agent: Agent, now_s: float) -> None:
+        agent.seq += 1
+
+        def write() -> None:
+            manifests = [info.key for info in self.store.list(mail.MANIFESTS_PREFIX)]
+            if manifests:
+                agent.prefetched = manifests[-1]
+            beat = mail.Heartbeat(
+                lease_id=agent.machine.spec.lease_id,
+                seq=agent.seq,
+                at_s=now_s,
+                phase=decide.phase(agent.state, agent.inputs),
+                epoch=agent.state.epoch.number if agent.state.epoch is not None else 0,
+                drained_epoch=agent.state.drained_epoch,
+                step=agent.step,
+                total_steps=self.total_steps,
+                first_step_s=agent.epoch_first_step_s,
+                committed=agent.committed,
+                committed_step=agent.committed_step,
+                prefetched=agent.prefetched,
+                notice=agent.inputs.notice,
+                message=agent.state.run.problem if agent.state.run is not None else None,
+            )
+            self.store.put(mail.beat_key(agent.machine.spec.lease_id), dumps(beat))
+
+        self._reach(agent, write)
+
+    def _reach(self, agent: Agent, call: Callable[[], object]) -> bool:
+        """Whether the mailbox could be reached, and the call made."""
+        if self.world.clock.at_s < agent.silent_until_s:
+            return False
+        try:
+            call()
+        except StoreError:
+            return False
+        return True
