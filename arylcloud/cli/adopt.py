@@ -44,7 +44,8 @@ def adopt(
         age_s = time.time() - beat.at_s
         if age_s < FRESH_S:
             raise ConflictError(
-                f"launcher {beat.launcher_id} (pid {beat.pid} on {beat.host}) was heard {max(0.0, age_s):.0f} s ago",
+                f"launcher {beat.launcher_id} (pid {beat.pid} on {beat.host}) was heard "
+                f"{max(0.0, age_s):.0f} s ago",
                 hint=f"if it is dead, wait {FRESH_S:.0f} s or say --force: a living one then ends itself",
             )
     places = folders()

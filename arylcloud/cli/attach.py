@@ -94,7 +94,7 @@ class _Watcher:
         if self.restarts > RESTARTS:
             raise Interrupted(
                 f"the launcher of {self.job_id} dies again and again",
-                hint=f"its log is in {self.places.state / 'launchers'}; machines go on until their lease ends",
+                hint=f"its log is in {self.places.state / 'launchers'}; machines go on meanwhile",
             )
 
 
@@ -107,7 +107,7 @@ def _ask(watcher: _Watcher) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Interrupted(f"detached; {job_id} goes on", hint=where)
     try:
-        sys.stderr.write("\n[d]etach (the job goes on) · [s]top with a final checkpoint · [w]atch on? [d] ")
+        sys.stderr.write("\n[d]etach, the job goes on · [s]top with a final checkpoint · [w]atch on? [d] ")
         sys.stderr.flush()
         answer = sys.stdin.readline().strip().lower()[:1] or "d"
     except KeyboardInterrupt:

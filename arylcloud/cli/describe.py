@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from arylcloud.cli.output import rate, usd
 from arylcloud.core import events as ev
+from arylcloud.core.phases import JobPhase
 
 if TYPE_CHECKING:
     from arylcloud.launcher.state import JobState
@@ -22,23 +23,28 @@ def line(record: ev.Record, state: JobState) -> str | None:
     return None if text is None else f"{clock_text(record.at_s)}  {text}"
 
 
-def sentence(event: ev.Event, state: JobState) -> str | None:  # noqa: PLR0911 - one line per kind
+def sentence(event: ev.Event, state: JobState) -> str | None:
+    """One line per kind of event; None where there is nothing to say."""
     match event:
         case ev.JobSubmitted():
             return f"submitted as {state.job_id}, files in {event.prefix_uri}"
         case ev.JobPhaseChanged():
-            return f"{event.phase}: {event.text}"
+            # the migration has just been said, with its reason
+            return None if event.phase is JobPhase.MIGRATING else f"{event.phase}: {event.text}"
         case ev.LauncherStarted():
             what = "adopted by" if event.adopted else "launcher"
             return f"{what} {event.launcher_id} on {event.host}, pid {event.pid}"
         case ev.LeaseIntended():
-            return f"asking for {event.offer.instance_type} {event.offer.market} in {event.offer.place} ({event.why})"
+            what = f"{event.offer.instance_type} {event.offer.market} in {event.offer.place}"
+            why = "to move there" if event.purpose == "migrate" else event.why
+            return f"asking for {what} ({why})"
         case ev.LeaseCreated():
             return f"got {event.instance_id} at {rate(event.usd_per_hour)}"
         case ev.LeaseRefused():
             return f"refused ({event.kind}): {event.message}"
         case ev.CreateUncertain():
-            return f"no clear answer from the cloud ({event.kind}): {event.message}; looking whether a machine came of it"
+            tail = "looking whether a machine came of it"
+            return f"no clear answer from the cloud ({event.kind}): {event.message}; {tail}"
         case ev.LeasePhaseChanged():
             return f"{event.lease_id} is {event.phase}: {event.text}"
         case ev.LeasePriced():
@@ -46,12 +52,11 @@ def sentence(event: ev.Event, state: JobState) -> str | None:  # noqa: PLR0911 -
         case ev.LeaseEnding():
             return f"ending {event.lease_id}: {event.why}"
         case ev.LeaseReleased():
-            verb = {"interrupted": "was taken back by the cloud", "self": "ended itself"}.get(
-                event.cause, "is gone"
-            )
-            return f"{event.lease_id} {verb}"
+            ends = {"interrupted": "was taken back by the cloud", "self": "ended itself"}
+            return f"{event.lease_id} {ends.get(event.cause, 'is gone')}"
         case ev.NoticeSeen():
-            return f"notice: the cloud takes {event.lease_id} back at {clock_text(event.acts_at_s)} ({event.action})"
+            when = clock_text(event.acts_at_s)
+            return f"notice: the cloud takes {event.lease_id} back at {when} ({event.action})"
         case ev.EpochOpened():
             if not event.members:
                 return f"asked to save and hand over ({event.reason})"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from arylcloud.launcher.state import JobState
 
 app = typer.Typer()
+SHOWN_REASONS = 3
+"""`plan` shows them all."""
 
 
 @app.command()
@@ -67,8 +69,8 @@ def launch(
     _submit(plan, spec, secrets, job_id, root=root, prefix=prefix, journal=journal, places=places)
     if not json_ and not detach:
         note(
-            f"{job_id}: a launcher in the background runs it. Close this terminal and it goes on; a sleeping or "
-            f"dead laptop can replace no machine, but the one that runs goes on for {spec.unattended_s / 3600:.0f} h"
+            f"{job_id} is run by a launcher in the background: close this terminal and it goes on. A "
+            f"sleeping laptop replaces no lost machine, but those that run go on for {spec.unattended_s / 3600:.0f} h"
         )
     return finish(journal, prefix, job_id, places, detach=detach, as_json=json_)
 
@@ -95,20 +97,20 @@ def _plan(path: Path, places: Folders, **flags: Any) -> tuple[Plan, dict[str, st
 def _show(plan: Plan) -> None:
     from arylcloud.cli.output import hours, note, rate, usd
 
-    best = plan.chosen
+    best, offer = plan.chosen, plan.chosen.offer
     note(
-        f"{plan.job.name} on {best.nodes} × {best.offer.instance_type} ({best.offer.gpu} × {best.offer.gpu_count})"
+        f"{plan.job.name} on {best.nodes} × {offer.instance_type} ({offer.gpu_count} × {offer.gpu})",
+        style="bold",
     )
-    note(f"  where   {best.offer.place}, {best.offer.market}")
-    note(
-        f"  price   {rate(best.offer.usd_per_hour)} per machine, as of {best.offer.as_of or 'unknown date'} ({best.offer.source})"
-    )
+    age = offer.as_of or "a day that its source does not name"
+    note(f"  where   {offer.place}, {offer.market.replace('_', '-')}")
+    note(f"  price   {rate(offer.usd_per_hour)} per machine, as of {age} ({offer.source})")
     if best.usd is not None and best.hours is not None:
         note(f"  time    {hours(best.hours.p50)} expected, {hours(best.hours.p90)} at the 90th percentile")
         note(f"  money   {usd(best.usd.mean)} expected, {usd(best.usd.p90)} at the 90th percentile")
     else:
         note("  time and money not known: the job file gives no profile or no work")
-    for text in plan.why:
+    for text in plan.why[:SHOWN_REASONS]:
         note(f"  why     {text}")
 
 

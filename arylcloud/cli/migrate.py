@@ -19,7 +19,7 @@ def migrate(
         str | None,
         typer.Option(
             "--to",
-            help="Offer, as `prices` and `plan` name it: cloud/region[/zone]:type:market, or a beginning of it.",
+            help="cloud/region[/zone][:type[:market]], as `plan` and `status` write offers.",
         ),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Do not wait until it is done.")] = False,

@@ -107,7 +107,8 @@ def _print(state: JobState, reading: Reading, attended: bool) -> None:
         since = seconds(time.time() - lease.intended_at_s)
         grid.add_row(
             "  machine",
-            f"{lease.offer.key} {lease.phase} at {rate(lease.usd_per_hour)} for {since} ({lease.instance_id or 'no id yet'})",
+            f"{lease.offer.key} {lease.phase} at {rate(lease.usd_per_hour)} for {since}"
+            f" ({lease.instance_id or 'no id yet'})",
         )
     if not attended:
         grid.add_row("  launcher", f"none at work here: `arylcloud resume {state.job_id}` starts one")

@@ -286,16 +286,11 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             lease = state.leases[event.lease_id]
             if event.cause in ("interrupted", "unknown"):
                 state = _cool(state, lease.offer, at_s)
-            if event.cause != "interrupted":
-                return state
-            offer = lease.offer
-            return replace(
-                state,
-                interruptions=state.interruptions + 1,
-                losses=(*state.losses, (state.market_clock.market_s(at_s), offer.key)),
-            )
+            announced = lease.notice_acts_at_s is not None  # counted when the notice came
+            return state if event.cause != "interrupted" or announced else _interrupted(state, lease, at_s)
         case ev.NoticeSeen():
             state = _cool(state, state.leases[event.lease_id].offer, at_s)
+            state = _interrupted(state, state.leases[event.lease_id], at_s)
             return _lease(state, event.lease_id, at_s, LeasePhase.DOOMED, notice_acts_at_s=event.acts_at_s)
         case ev.EpochOpened():
             epoch = Epoch(
@@ -377,6 +372,12 @@ def _lease(state: JobState, lease_id: str, at_s: float, phase: LeasePhase | None
             raise IntegrityError(f"lease {lease_id} cannot go from {lease.phase} to {phase}")
         changes = {"phase": phase, "since_s": at_s, **changes}
     return replace(state, leases={**state.leases, lease_id: replace(lease, **changes)})
+
+
+def _interrupted(state: JobState, lease: Lease, at_s: float) -> JobState:
+    """A loss to the cloud: with notice, though we end the machine before the cloud does, or without."""
+    loss = (state.market_clock.market_s(at_s), lease.offer.key)
+    return replace(state, interruptions=state.interruptions + 1, losses=(*state.losses, loss))
 
 
 def _cool(state: JobState, offer: Offer, at_s: float) -> JobState:
