@@ -19,7 +19,7 @@ def migrate(
         str | None,
         typer.Option(
             "--to",
-            help="cloud/region[/zone][:type[:market]], as `plan` and `status` write offers.",
+            help="CLOUD/REGION/ZONE:TYPE:MARKET or its beginning, as `plan` and `status` write it.",
         ),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Do not wait until it is done.")] = False,

@@ -34,7 +34,7 @@ def plan(
     nodes: Annotated[str | None, typer.Option("--nodes", help="Machines: 2, or 1..4.")] = None,
     gpus: Annotated[str | None, typer.Option("--gpus", help="N or NAME:N per machine.")] = None,
     infra: Annotated[
-        str | None, typer.Option("--infra", help="cloud[/region[/zone]]; `local` = this machine.")
+        str | None, typer.Option("--infra", help="CLOUD, CLOUD/REGION or …/ZONE; `local` = this machine.")
     ] = None,
     name: Annotated[str | None, typer.Option("--name", "-n", help="Name of the job.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", help="K=V for the command; repeatable.")] = None,
