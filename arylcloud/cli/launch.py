@@ -32,7 +32,7 @@ def launch(
     env: Annotated[list[str] | None, typer.Option("--env", help="K=V for the command; repeatable.")] = None,
     gpus: Annotated[str | None, typer.Option("--gpus", help="N or NAME:N.")] = None,
     infra: Annotated[
-        str | None, typer.Option("--infra", help="cloud[/region[/zone]]; `local` = this machine.")
+        str | None, typer.Option("--infra", help="CLOUD, CLOUD/REGION or …/ZONE; `local` = this machine.")
     ] = None,
     use_spot: Annotated[bool, typer.Option("--use-spot", help="Spot only.")] = False,
     store: Annotated[
@@ -68,9 +68,10 @@ def launch(
     journal = open_journal(places)
     _submit(plan, spec, secrets, job_id, root=root, prefix=prefix, journal=journal, places=places)
     if not json_ and not detach:
+        unattended = f"{spec.unattended_s / 3600:.0f} h"
         note(
-            f"{job_id} is run by a launcher in the background: close this terminal and it goes on. A "
-            f"sleeping laptop replaces no lost machine, but those that run go on for {spec.unattended_s / 3600:.0f} h"
+            f"{job_id} is run by a launcher in the background: close this terminal and it goes on. "
+            f"A sleeping laptop replaces no lost machine, but running ones go on for {unattended}"
         )
     return finish(journal, prefix, job_id, places, detach=detach, as_json=json_)
 

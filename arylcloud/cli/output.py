@@ -69,8 +69,11 @@ def _console(stream: Any, *, stderr_: bool) -> Console:
 
 
 def usd(value: float | None) -> str:
-    """Money to the cent; ``unknown`` for None. Hourly prices have four decimals: use ``rate``."""
-    return "unknown" if value is None else f"${value:,.2f}"
+    """Money to the cent; ``unknown`` for None, ``< $0.01`` for less than half a cent that is not
+    nothing. Hourly prices have four decimals: use ``rate``."""
+    if value is None:
+        return "unknown"
+    return "< $0.01" if 0 < value < 0.005 else f"${value:,.2f}"
 
 
 def rate(value: float | None) -> str:
