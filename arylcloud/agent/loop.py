@@ -188,7 +188,10 @@ class Agent:
                 self._log(f"the command of epoch {number} ended with exit code {code}")
         if self._command_started_s is not None and now_s - self._progress_read_s >= PROGRESS_S:
             self._progress_read_s = now_s
-            self._read_progress(run, now_s)
+            try:
+                self._read_progress(run, now_s)
+            except OSError as error:  # a number on a screen must not hold up a decision
+                self._log(f"progress cannot be read: {error}")
 
     def _read_progress(self, run: decide.Run, now_s: float) -> None:
         found = progress.read(self._progress_file(run.epoch))
@@ -425,6 +428,7 @@ class Agent:
         self.beats.write()
         with contextlib.suppress(Exception):
             self.shipper.flush()
+        self.shipper.close()
         if self._watchdog is not None:
             self._watchdog.kill()
             self._watchdog.wait()

@@ -76,7 +76,7 @@ def parse_ec2(body: bytes, now_s: float) -> Notice:
     """A 200 is a notice, however odd its body: what cannot be read is taken as the usual case."""
     action: Literal["terminate", "stop", "hibernate"] = "terminate"
     at_s = now_s + UNKNOWN_TIME_S
-    with contextlib.suppress(ValueError, AttributeError, TypeError):
+    with contextlib.suppress(ValueError, AttributeError, TypeError, LookupError):
         document = json.loads(body)
         said = document.get("action")
         if said in ("stop", "hibernate"):

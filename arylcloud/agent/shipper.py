@@ -112,6 +112,7 @@ class Stream:
         self._base = keep_from
         self._shipped = keep_from
 
+
 class Shipper(threading.Thread):
     """Ships every stream every ``FLUSH_S``, or sooner when much waits."""
 

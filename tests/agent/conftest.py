@@ -98,13 +98,15 @@ class Job:
         digest = hashlib.sha256(data.getvalue()).hexdigest()
         self.store.create(f"workdir-{digest}.tar.gz", data.getvalue())
         document = JobDoc(
-            job_id=self.job_id, journal_id="journal", spec=spec, submitted_s=time.time(), workdir_sha256=digest
+            job_id=self.job_id,
+            journal_id="journal",
+            spec=spec,
+            submitted_s=time.time(),
+            workdir_sha256=digest,
         )
         self.store.create(JOB_KEY, dumps(document))
 
-    def open_epoch(
-        self, *leases: str, resume_from: str | None = None, **more: float | None
-    ) -> EpochDoc:
+    def open_epoch(self, *leases: str, resume_from: str | None = None, **more: float | None) -> EpochDoc:
         self.epoch += 1
         document = EpochDoc(
             job_id=self.job_id,

@@ -97,7 +97,7 @@ def sync(tmp_path: Path):  # type: ignore[no-untyped-def]
 
 
 def test_an_outage_is_outlasted_and_the_newest_wins(sync) -> None:  # type: ignore[no-untyped-def]
-    found, store, folder, said = sync
+    found, store, folder, _ = sync
     found.begin(7)
     store.away = True
     for step in (1, 2, 3):
@@ -116,7 +116,7 @@ def test_an_outage_is_outlasted_and_the_newest_wins(sync) -> None:  # type: igno
 
 
 def test_what_cannot_be_committed_is_said_and_passed_over(sync) -> None:  # type: ignore[no-untyped-def]
-    found, store, folder, said = sync
+    found, _store, folder, _ = sync
     found.begin(1)
     bad = folder / ".tmp"
     bad.mkdir(parents=True)
@@ -132,7 +132,7 @@ def test_what_cannot_be_committed_is_said_and_passed_over(sync) -> None:  # type
 
 
 def test_a_torn_checkpoint_is_never_committed(sync) -> None:  # type: ignore[no-untyped-def]
-    found, store, folder, said = sync
+    found, store, folder, _ = sync
     found.begin(1)
     write(folder, 1, how="rename")
     write(folder, 2, how="in place")
@@ -143,7 +143,7 @@ def test_a_torn_checkpoint_is_never_committed(sync) -> None:  # type: ignore[no-
 
 
 def test_ranks_that_do_not_commit_are_saved_at_once(sync) -> None:  # type: ignore[no-untyped-def]
-    found, store, folder, said = sync
+    found, store, folder, _ = sync
     write(folder, 1, how="rename")
     found.finish(3, commits=False)
     assert found.status.saved_epoch == 3

@@ -1,0 +1,238 @@
+"""The agent when the world or the agent itself misbehaves: the user's command goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from arylcloud.agent import decide, notice, watchdog
+from arylcloud.agent.boot import check_gpus, unpack_workdir
+from arylcloud.agent.config import Config, from_environment
+from arylcloud.agent.loop import Agent
+from arylcloud.core.clock import SystemClock
+from arylcloud.core.errors import IntegrityError, UsageError
+from arylcloud.core.protocol import epoch_key
+
+from .conftest import Job, alive, spec, wait_for
+
+
+def test_an_outage_of_the_store_ends_nothing_and_loses_nothing(job: Job) -> None:
+    job.submit(spec("for i in $(seq 1 60); do echo line $i; sleep 0.05; done; exit 3"))
+    machine = job.machine()
+    job.open_epoch("lease-a")
+    wait_for(lambda: "line 5\n" in job.log("e000001-r00"))
+    prefix = job.folder / "store" / "jobs" / "job-1"
+    away = prefix.with_name("away")
+    prefix.rename(away)
+    prefix.write_text("not a folder: every call fails")
+    time.sleep(2.0)
+    assert machine.process is not None
+    assert machine.process.poll() is None
+    prefix.unlink()
+    away.rename(prefix)
+    beat = machine.phase("exited")
+    assert beat.exit_code == 3
+    assert job.log("e000001-r00") == "".join(f"line {n}\n" for n in range(1, 61))
+    end = job.end(1)
+    assert end is not None
+    assert end.exit_code == 3
+
+
+def test_an_outage_while_booting_is_waited_for(job: Job) -> None:
+    job.submit(spec("exit 4"))
+    prefix = job.folder / "store" / "jobs" / "job-1"
+    away = prefix.with_name("away")
+    prefix.rename(away)
+    prefix.mkdir()  # the store is there, and as if empty
+    machine = job.machine()
+    wait_for(lambda: machine.beat())
+    for path in away.iterdir():
+        path.rename(prefix / path.name)
+    job.open_epoch("lease-a")
+    assert machine.phase("exited").exit_code == 4
+
+
+def test_an_error_of_our_own_ends_no_command(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Field case 20."""
+    job.submit(spec("sleep 1.5; echo through; exit 6"))
+    home = tmp_path / "home"
+    home.mkdir()
+    config = Config(
+        prefix_uri=job.store.uri,
+        job_id=job.job_id,
+        lease_id="lease-a",
+        journal_id="journal",
+        until_s=None,
+        home=home,
+        environ=dict(os.environ),
+        metadata="none",
+    )
+    agent = Agent(config, job.store, clock=SystemClock())
+    thread = threading.Thread(target=agent.run)
+    thread.start()
+    try:
+        job.open_epoch("lease-a")
+        wait_for(lambda: agent.state.run is not None and agent.state.run.stage is decide.Stage.RUNNING)
+        real = decide.step
+
+        def broken(*_: object) -> None:
+            raise ZeroDivisionError("a bug of ours")
+
+        monkeypatch.setattr(decide, "step", broken)
+        wait_for(lambda: agent._errors > 3)
+        monkeypatch.setattr(decide, "step", real)
+        end = wait_for(lambda: job.end(1))
+        assert (end.exit_code, end.tail) == (6, "through\n")
+        agent.shipper.flush()
+        assert "a bug of ours" in job.log("boot-lease-a")
+    finally:
+        agent.shutdown = "the test is over"
+        thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_an_unreadable_epoch_is_passed_over(job: Job) -> None:
+    job.submit(spec("exit 2"))
+    machine = job.machine()
+    job.store.create(epoch_key(1), b'{"half": ')
+    wait_for(lambda: "epoch-000001.json" in job.log("boot-lease-a"))
+    job.epoch = 1
+    job.open_epoch("lease-a")
+    machine.phase("exited")
+    end = job.end(2)
+    assert end is not None
+    assert end.exit_code == 2
+
+
+def test_a_damaged_workdir_is_never_used(job: Job) -> None:
+    job.submit(spec("exit 0"))
+    key = next(info.key for info in job.store.list("workdir-"))
+    job.store.put(key, (job.store.get(key) or b"") + b"x")
+    beat = job.machine().phase("broken")
+    assert "digest" in (beat.message or "")
+    assert job.ends() == []  # nobody's command has failed
+
+
+def test_an_archive_cannot_leave_its_folder(tmp_path: Path) -> None:
+    import io
+    import tarfile
+
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as archive:
+        info = tarfile.TarInfo("../outside")
+        info.size = 1
+        archive.addfile(info, io.BytesIO(b"x"))
+    with pytest.raises(IntegrityError, match="workdir"):
+        unpack_workdir(data.getvalue(), tmp_path / "inner" / "workdir")
+    assert not list(tmp_path.rglob("outside"))
+    assert not (tmp_path / "inner" / "workdir").exists()
+
+
+def test_gpus_are_counted_before_work_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Field case 87."""
+    tool = tmp_path / "nvidia-smi"
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(IntegrityError, match="no nvidia-smi"):
+        check_gpus(1)
+    tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: x)'\necho 'GPU 1: NVIDIA A100 (UUID: y)'\n")
+    tool.chmod(0o755)
+    check_gpus(2)
+    with pytest.raises(IntegrityError, match="2 of 8 GPUs"):
+        check_gpus(8)
+    tool.write_text("#!/bin/sh\necho 'Unable to determine the device handle' >&2\nexit 15\n")
+    with pytest.raises(IntegrityError, match=r"0 of 2 GPUs.*device handle"):
+        check_gpus(2)
+
+
+@pytest.mark.parametrize(
+    ("body", "action", "at_s"),
+    [
+        (b'{"action": "terminate", "time": "2026-05-01T12:00:00Z"}', "terminate", 1777636800.0),
+        (b'{"action": "stop", "time": "2026-05-01T12:00:00Z"}', "stop", 1777636800.0),
+        (b'{"action": "hibernate"}', "hibernate", 1000.0),
+        (b'{"action": "terminate"}', "terminate", 1120.0),
+        (b'{"action": "something new", "time": "soon"}', "terminate", 1120.0),
+        (b"<html>", "terminate", 1120.0),
+        (b"[]", "terminate", 1120.0),
+    ],
+)
+def test_every_answer_to_the_question_is_a_notice(body: bytes, action: str, at_s: float) -> None:
+    found = notice.parse_ec2(body, 1000.0)
+    assert (found.action, found.at_s, found.seen_s) == (action, at_s, 1000.0)
+
+
+def test_the_timer_ends_an_agent_that_hangs(tmp_path: Path) -> None:
+    until, off = tmp_path / "until", tmp_path / "off"
+    until.write_text(str(time.time() + 3600))
+    code = (
+        "import subprocess, sys, time, os\n"
+        "w = subprocess.Popen([sys.executable, '-I', '-S', sys.argv[1], sys.argv[2], str(os.getpid()),"
+        " 'touch ' + sys.argv[3]])\n"
+        "print(w.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    agent = subprocess.Popen(
+        [sys.executable, "-c", code, watchdog.__file__, str(until), str(off)], stdout=subprocess.PIPE
+    )
+    try:
+        assert agent.stdout is not None
+        timer = int(agent.stdout.readline())
+        time.sleep(0.5)
+        assert agent.poll() is None
+        until.write_text(str(time.time() - 1))
+        assert agent.wait(20) == -9
+        wait_for(off.exists)
+        wait_for(lambda: not alive(timer))
+    finally:
+        agent.kill()
+        agent.wait()
+        assert agent.stdout is not None
+        agent.stdout.close()
+
+
+def test_the_timer_goes_with_its_agent(job: Job) -> None:
+    job.submit(spec("sleep 60"))
+    machine = job.machine()
+    machine.phase("ready")
+    assert machine.process is not None
+    children = Path(f"/proc/{machine.process.pid}/task/{machine.process.pid}/children").read_text().split()
+    timers = [int(pid) for pid in children if b"watchdog.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert len(timers) == 1
+    machine.kill()
+    wait_for(lambda: not alive(timers[0]))
+
+
+def test_config_names_what_is_missing_or_wrong(tmp_path: Path) -> None:
+    good = {"ARYL_PREFIX_URI": "file:///x", "ARYL_JOB_ID": "j", "ARYL_LEASE_ID": "l"}
+    assert from_environment(good, tmp_path).metadata_url == "http://169.254.169.254"
+    for name in good:
+        with pytest.raises(UsageError, match=name):
+            from_environment({k: v for k, v in good.items() if k != name}, tmp_path)
+    with pytest.raises(UsageError, match="ARYL_UNTIL_S"):
+        from_environment({**good, "ARYL_UNTIL_S": "tomorrow"}, tmp_path)
+
+
+def test_the_agent_needs_nothing_heavy() -> None:
+    """It starts in the machine's own Python: standard library and obstore only."""
+    code = (
+        "import sys, json, arylcloud.agent.main\n"
+        "print(json.dumps(sorted({m.partition('.')[0] for m in sys.modules} - sys.stdlib_module_names)))"
+    )
+    root = str(Path(__file__).resolve().parents[2])
+    answer = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": root, "PATH": os.environ["PATH"]},
+    )
+    assert json.loads(answer.stdout) == ["__main__", "arylcloud"]
