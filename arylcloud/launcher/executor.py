@@ -102,6 +102,7 @@ class Executor:
                 self._publish(state, action.number)
                 return state
             case act.PublishEpoch():
+                self.journal.flush(state.job_id, self.store)
                 self._publish(state, action.number)
                 return state
             case act.Note():
@@ -126,6 +127,8 @@ class Executor:
                     why=action.why,
                 ),
             )
+        else:  # intended before a crash, or before a mailbox that did not answer: it has it first
+            self.journal.flush(state.job_id, self.store)
         provider = self.providers[action.offer.cloud]
         limit = state.spec.constraints.max_usd_per_hour
         spec = MachineSpec(

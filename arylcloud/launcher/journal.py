@@ -85,14 +85,15 @@ class Journal:
     ) -> Record:
         """Write the next record: mailbox first, then here. Returns it as it stands in the journal.
 
-        ``strict``: nothing is written unless the mailbox has it (StoreError otherwise); what earlier
-        non-strict calls left behind is mirrored first. Not strict: a mailbox that cannot be reached
-        does not stop the local commit; :meth:`flush` mirrors it later. ``mirror=None``: local only,
-        as if the mailbox were away.
+        ``strict``: returns only once the mailbox has it; what earlier calls left behind is mirrored
+        first. StoreError: the mailbox does not answer, and the effect that the record announces must
+        not be had. The record may have landed all the same, and is then part of our history, too:
+        read ``records(job_id, after=…)`` again before the next decision, and :meth:`flush` before the
+        effect of a record that is there already. (A job's first record is an exception: nothing of
+        it stays.) Not strict: a mailbox that cannot be reached does not stop the local commit.
+        ``mirror=None``: local only, as if the mailbox were away.
 
-        Raises ConflictError if another launcher has written this number. After a StoreError read
-        ``records(job_id, after=…)`` again before the next decision: a write whose answer was lost
-        may have landed, and is then part of the history.
+        Raises ConflictError if another launcher has written this number.
         """
         if mirror is None:
             if strict:
@@ -111,6 +112,10 @@ class Journal:
                 mirrored = True
             except StoreError:
                 if strict:
+                    # it may have landed: if it is not in our history too, the next record of ours
+                    # would take its number and be a conflict with ourselves
+                    if seq > 1 and not self._db.insert(record, mirrored=False):
+                        raise _conflict(job_id, seq, "another process with this home") from None
                     raise
         if not self._db.insert(record, mirrored=mirrored):
             raise _conflict(job_id, seq, "another process with this home")

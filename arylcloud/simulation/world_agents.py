@@ -7,6 +7,7 @@ through the mailbox, so that whoever cuts the mailbox silences the machine.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -64,10 +65,11 @@ class Agents:
                 self.by_instance[machine.instance_id] = Agent(machine=machine, state=state)
         alive = [self.by_instance[m.instance_id] for m in self.world.alive]
         now_s = self.world.clock.at_s
+        ranks = Counter(agent.running.number for agent in alive if agent.running is not None)
         for agent in alive:
             if now_s < agent.machine.lands_at_s + BOOT_S:
                 continue
-            self._work(agent, alive, now_s)
+            self._work(agent, ranks, now_s)
             self._decide(agent, now_s)
             self._beat(agent, now_s)
 
@@ -77,7 +79,7 @@ class Agents:
 
     # ------------------------------------------------------------ the command
 
-    def _work(self, agent: Agent, alive: list[Agent], now_s: float) -> None:
+    def _work(self, agent: Agent, ranks: Counter[int], now_s: float) -> None:
         epoch = agent.running
         if epoch is None:
             return
@@ -88,8 +90,7 @@ class Agents:
         if self.exit_code is not None:
             self._ended(agent, self.exit_code)
             return
-        peers = [a for a in alive if a.running is not None and a.running.number == epoch.number]
-        if len(peers) == len(epoch.members) and agent.step < self.total_steps:
+        if ranks[epoch.number] == len(epoch.members) and agent.step < self.total_steps:
             agent.step += 1
             if agent.epoch_first_step_s is None:
                 agent.epoch_first_step_s = now_s

@@ -1,0 +1,229 @@
+"""Everything that may happen to a job, as rules; run by ``test_world_stateful`` and by the mutants."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from arylcloud.core.events import NoticeSeen
+from arylcloud.core.phases import JobPhase, LeasePhase
+from support.harness import TIMING, Harness, spec
+
+SCRATCH = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+
+
+class HostileWorld(RuleBasedStateMachine):
+    """A launcher that may die between any two facts, in a world that may do anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(dir=SCRATCH))
+        self.h: Harness | None = None
+
+    @property
+    def harness(self) -> Harness:
+        assert self.h is not None
+        return self.h
+
+    # ------------------------------------------------------------ starts
+
+    @initialize(nodes=st.sampled_from([1, 1, 2]), warm=st.booleans())
+    def start(self, nodes: int, warm: bool) -> None:
+        """Cold: nothing exists. Warm: it trains, with one checkpoint committed."""
+        self.h = Harness(self.folder, spec=spec(nodes))
+        if warm:
+            self.h.until(JobPhase.RUNNING)
+            self.h.tick(13)
+            assert self.h.state.checkpoints
+
+    # ------------------------------------------------------------ the launcher
+
+    @rule(times=st.integers(1, 12))
+    def tick(self, times: int) -> None:
+        self.harness.tick(times)
+
+    @rule(seconds=st.integers(1, 40))
+    def launcher_away(self, seconds: int) -> None:
+        self.harness.pass_time(seconds)
+        self.harness.restart()
+
+    @rule(point=st.integers(1, 12), times=st.integers(1, 4))
+    def crash(self, point: int, times: int) -> None:
+        self.harness.crash_in = point
+        self.harness.tick(times)
+        self.harness.crash_in = None
+
+    # ------------------------------------------------------------ the cloud
+
+    @rule(trouble=st.sampled_from(["capacity", "quota", "throttled", "lost_answer", "lost_call"]), late=st.integers(1, 40))
+    def trouble_at_create(self, trouble: str, late: int) -> None:
+        self.harness.world.troubles.append(trouble)  # type: ignore[arg-type]
+        self.harness.world.landing_s = float(late)
+
+    @rule(lag=st.sampled_from([0.0, 3.0, 7.0]))
+    def lists_lag(self, lag: float) -> None:
+        self.harness.world.list_lag_s = lag
+
+    @rule(seconds=st.integers(1, 60))
+    def lists_fail(self, seconds: int) -> None:
+        self.harness.world.lists_fail = True
+        self.harness.tick(seconds)
+        self.harness.world.lists_fail = False
+
+    @rule(seconds=st.integers(1, 15))
+    def ends_fail(self, seconds: int) -> None:
+        self.harness.world.ends_fail = True
+        self.harness.tick(seconds)
+        self.harness.world.ends_fail = False
+
+    @rule(data=st.data())
+    def no_capacity(self, data: st.DataObject) -> None:
+        offers = [o.key for o in self.harness.ranking]
+        self.harness.world.full = set(data.draw(st.lists(st.sampled_from(offers), max_size=4)))
+
+    @precondition(lambda self: self.h is not None and self.h.running)
+    @rule(data=st.data())
+    def interrupt(self, data: st.DataObject) -> None:
+        victim = data.draw(st.sampled_from(self.harness.running))
+        self.harness.world.interrupt(victim.instance_id)
+
+    @precondition(lambda self: self.h is not None and self.h.running)
+    @rule(data=st.data(), lead=st.integers(2, 30))
+    def notice(self, data: st.DataObject, lead: int) -> None:
+        victim = data.draw(st.sampled_from(self.harness.running))
+        self.harness.world.notice(victim.instance_id, float(lead))
+
+    # ------------------------------------------------------------ mailbox and machines
+
+    @rule(seconds=st.integers(1, 60))
+    def mailbox_down(self, seconds: int) -> None:
+        self.harness.store.down = True
+        self.harness.tick(seconds)
+        self.harness.store.down = False
+
+    @rule()
+    def mailbox_loses_an_answer(self) -> None:
+        self.harness.store.lose_answers = 1
+        self.harness.tick()
+        self.harness.store.lose_answers = 0
+
+    @precondition(lambda self: self.h is not None and self.h.running)
+    @rule(data=st.data(), seconds=st.integers(1, 50))
+    def machine_cut_off(self, data: st.DataObject, seconds: int) -> None:
+        machine = data.draw(st.sampled_from(self.harness.running))
+        self.harness.agents.silence(machine.instance_id, float(seconds))
+
+    # ------------------------------------------------------------ the user
+
+    @precondition(lambda self: self.h is not None and self.h.requests < 3)
+    @rule(where=st.sampled_from(["aws/us-east-1", "aws/us-west-2", "aws/eu-west-1"]))
+    def migrate(self, where: str) -> None:
+        self.harness.request("migrate", to=where)
+
+    @precondition(lambda self: self.h is not None and self.h.requests < 3)
+    @rule()
+    def stop(self) -> None:
+        self.harness.request("stop")
+
+    @precondition(lambda self: self.h is not None and self.h.state.phase is JobPhase.STOPPED)
+    @rule()
+    def resume(self) -> None:
+        self.harness.resume()
+
+    # ------------------------------------------------------------ what must always hold
+
+    @invariant()
+    def holds(self) -> None:
+        if self.h is not None:
+            self.h.check()
+
+    @invariant()
+    def nothing_new_once_it_ends(self) -> None:
+        """No create after a stop or a terminal intent (a machine that was asked for may still land)."""
+        if self.h is None or self.h.state.phase not in (JobPhase.STOPPING, JobPhase.STOPPED):
+            return
+        late = [x for x in self.h.state.leases.values() if x.intended_at_s > self.h.state.phase_since_s]
+        assert not late, f"{late[0].lease_id} was asked for after {self.h.state.phase}"
+
+    @invariant()
+    def one_machine_per_slot(self) -> None:
+        """At most one lease that fills a slot, beside the target of a move."""
+        if self.h is None:
+            return
+        state = self.h.state
+        holding = (LeasePhase.INTENDED, LeasePhase.PENDING, LeasePhase.READY, LeasePhase.SUSPECT)
+        for index in range(state.spec.nodes_max):
+            filling = [x for x in state.leases.values() if x.index == index and x.phase in holding]
+            moving = [x for x in filling if x.purpose == "migrate"]
+            assert len(filling) <= (2 if moving else 1), [x.lease_id for x in filling]
+
+    @invariant()
+    def cut_off_is_not_lost(self) -> None:
+        """A machine that its cloud lists as running is neither ended nor replaced for its silence."""
+        if self.h is None:
+            return
+        for lease in self.h.state.leases.values():
+            if lease.ending_code == "lost":
+                assert lease.since_s - self.h.clock.at_s <= 0
+        for lease in self.h.state.leases.values():
+            if lease.phase is LeasePhase.RELEASED and lease.cause == "unknown":
+                machine = self.h.machine_of(lease) if lease.instance_id else None
+                assert machine is None or machine.ended_s is not None, "released, and its cloud lists it"
+
+    @invariant()
+    def first_try_is_elsewhere(self) -> None:
+        """After a loss or a notice, the next first choice of a lone machine is in another region, unless
+        every other one is barred."""
+        if self.h is None or self.h.state.spec.nodes_max > 1:
+            return
+        noticed = {e.lease_id for e in self.h.of(NoticeSeen)}  # type: ignore[attr-defined]
+        for lease in self.h.state.leases.values():
+            if lease.purpose != "replace":
+                continue
+            before = [
+                x
+                for x in self.h.state.leases.values()
+                if x.attempt < lease.attempt and (x.cause == "interrupted" or x.lease_id in noticed)
+            ]
+            if not before or before[-1].attempt != lease.attempt - 1:
+                continue
+            lost = before[-1]
+            regions = {o.region for o in self.h.ranking}
+            cool = lease.intended_at_s - (lost.ended_at_s or lost.since_s) < TIMING.region_cooldown_market_s
+            bars = [b for b in self.h.state.bars if b.until_s > lease.intended_at_s]
+            others = [x for x in self.h.state.cooling]
+            if cool and not bars and len(others) < len(regions) and not self.h.world.full:
+                assert lease.offer.region != lost.offer.region, "back to the region that just took one away"
+
+    def teardown(self) -> None:
+        try:
+            if self.h is not None:
+                self.quiet()
+        finally:
+            if self.h is not None:
+                self.h.journal.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def quiet(self) -> None:
+        """The world heals; the job must come to rest, and everything must add up."""
+        h = self.harness
+        h.world.troubles.clear()
+        h.world.full = set()
+        h.world.list_lag_s = 0.0
+        h.crash_in = None
+        for _ in range(400):
+            if h.state.phase.ended and not h.world.landing:
+                break
+            h.tick()
+            h.check()
+            if h.state.phase.ended and h.world.landing:
+                h.pass_time()
+        h.check_ended()
+        assert h.state.phase in (JobPhase.SUCCEEDED, JobPhase.STOPPED), h.state.phase_text
+        before = len(h.events)
+        h.restart()
+        assert len(h.events) == before, "an ended job is left alone"
