@@ -110,20 +110,20 @@ def doctor(
     from arylcloud.pricing.doctor import counts, examine, left_out
     from arylcloud.pricing.table import concat, key_codes
 
-    now_s = SystemClock().now_s()
-    if csv is None:
-        table = load_catalogue(None)
-        examined = len(table)
-        findings = (*examine(table, now_s=now_s), *left_out())
-    else:
-        base = load()
-        own = user_rows(csv, base, strict=False)
-        both = concat(base, own)
-        mine = np.arange(len(both)) >= len(base)
+    own_csv = csv if csv is not None else user_catalogue()
+    table = load()
+    focus = None
+    if own_csv is not None:  # read leniently: the doctor speaks of what a plan would refuse
+        own = user_rows(own_csv, table, strict=False)
+        both = concat(table, own)
+        mine = np.arange(len(both)) >= len(table)
         keys = key_codes(both)
         kept = mine | ~np.isin(keys, keys[mine])
-        examined = len(own)
-        findings = examine(both.take(kept), focus=mine[kept], now_s=now_s)
+        table, focus = both.take(kept), mine[kept] if csv is not None else None
+    examined = len(table) if focus is None else int(focus.sum())
+    findings = examine(table, focus=focus, now_s=SystemClock().now_s())
+    if csv is None:
+        findings = (*findings, *left_out())
     levels = counts(findings)
     error = None
     if wrong := levels["error"]:
@@ -143,12 +143,17 @@ def doctor(
 
 def load_catalogue(user_csv: Path | None) -> OfferTable:
     """The catalogue in force for this user: ``--catalogue``, else ``offers.csv`` of the config folder."""
-    from arylcloud.cli.settings import folders
     from arylcloud.pricing.catalogue import load
 
-    if user_csv is None and folders().user_catalogue.exists():
-        user_csv = folders().user_catalogue
-    return load(user_csv)
+    return load(user_csv if user_csv is not None else user_catalogue())
+
+
+def user_catalogue() -> Path | None:
+    """The user's own offers in the config folder, if there are any."""
+    from arylcloud.cli.settings import folders
+
+    path = folders().user_catalogue
+    return path if path.exists() else None
 
 
 def _split(values: list[str] | None) -> tuple[str, ...]:

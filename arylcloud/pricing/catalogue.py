@@ -38,8 +38,8 @@ def load(
     environ: Mapping[str, str] | None = None,
 ) -> OfferTable:
     """The catalogue in force: bundled (or ``$ARYLCLOUD_CATALOGUE``), ``live`` rows laid over it, then
-    the user's. A row laid over replaces the row of the same key (place, type, market); whether a zoned
-    row hides its region's is left to the planner (``table.without_shadowed_regions``).
+    the user's. A row laid over replaces the row of the same key (place, type, market); that a zoned
+    row hides its region's is for the planner to apply: here both stand.
 
     UsageError where a named file cannot be read or a row of the CSV does not hold (line and column are
     named); IntegrityError where a catalogue file is damaged.

@@ -145,7 +145,7 @@ def hazard_per_hour(
         *lives,
     )
     rates = np.array([0.0, 1 / (NO_BAND_LIFE_H * factor), *(1 / life for life in lives.values())])
-    source = np.where(table.market == SPOT, 1, 0).astype(np.int16)
+    source = (table.market == SPOT).astype(np.int16)
     _apply_bands(table, advisor, source)
     per_hour = rates[source]
     for own in sorted(history, key=lambda h: h.zone is not None):
@@ -170,6 +170,6 @@ def _apply_bands(table: OfferTable, advisor: SpotAdvisor, source: NDArray[np.int
     for (region, name), band in advisor.bands.items():
         if region in regions and name in types:
             lookup[regions[region], types[name]] = band_code[band]
-    found = lookup[table.region, table.instance_type]
-    rows = (table.market == SPOT) & table.mask("cloud", ["aws"]) & (found > 0)
-    source[rows] = found[rows]
+    rows = np.flatnonzero((table.market == SPOT) & table.mask("cloud", ["aws"]))
+    found = lookup.ravel()[table.region[rows].astype(np.intp) * len(types) + table.instance_type[rows]]
+    source[rows] = np.where(found > 0, found, source[rows])

@@ -288,17 +288,5 @@ def key_codes(table: OfferTable) -> NDArray[np.int64]:
     return group_codes(table, "cloud", "region", "zone", "instance_type", "market")
 
 
-def without_shadowed_regions(table: OfferTable) -> OfferTable:
-    """Rows of a whole region go where zoned rows of the same region, type and market exist: a zoned
-    row wins over its region's (DESIGN, Vocabulary)."""
-    groups = group_codes(table, "cloud", "region", "instance_type", "market")
-    zoned = table.zone >= 0
-    return table.take(zoned | ~np.isin(groups, groups[zoned]))
-
-
-def empty() -> OfferTable:
-    return from_offers(())
-
-
 _expected = {*COLUMNS, *(vocabulary_field(c) for c in TEXT_COLUMNS), "known_digest"}
 assert {f.name for f in fields(OfferTable)} == _expected  # the file format writes every column

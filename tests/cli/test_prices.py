@@ -254,6 +254,20 @@ def test_doctor_finds_what_is_wrong_in_a_users_file(
     assert "error: 5 kinds of wrong figures" in err
 
 
+def test_doctor_examines_the_users_own_offers_even_where_a_plan_would_refuse_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "home" / "config"
+    config.mkdir(parents=True)
+    header = "cloud,region,instance_type,gpu,gpu_count,market,usd_per_hour\n"
+    (config / "offers.csv").write_text(header + "lab,attic,box,A100,2,on_demand,-1\n")
+    out, err = ask(capsys, code=2)
+    assert (out, "line 2, column usd_per_hour" in err) == ("", True)
+    found = document(capsys, "doctor", code=7)
+    assert found["offers"] == 4249
+    assert [f["code"] for f in found["findings"] if f["level"] == "error"] == ["price_not_positive"]
+
+
 def test_neither_help_nor_import_costs_numpy() -> None:
     code = "import arylcloud.cli.prices, sys; sys.exit('numpy' in sys.modules or 'pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.offers import QUICK, any_offer, offer, offer_lists
 
-from arylcloud.core.offer import Market, Offer
+from arylcloud.core.offer import Offer
 from arylcloud.pricing.table import (
     OfferTable,
     concat,
     from_offers,
     key_codes,
     overlay,
-    without_shadowed_regions,
 )
 
 
@@ -89,18 +88,6 @@ def test_key_codes_are_equal_where_keys_are(offers: list[Offer]) -> None:
 def test_plannable_rows_have_price_gpu_and_count(offers: list[Offer]) -> None:
     expected = [bool(o.usd_per_hour and o.gpu and o.gpu_count) for o in offers]
     assert from_offers(offers).plannable.tolist() == expected
-
-
-def test_zoned_rows_hide_their_region_of_the_same_type_and_market() -> None:
-    kept = [
-        offer(zone="use1-az1", market=Market.SPOT),
-        offer(zone="use1-az2", market=Market.SPOT),
-        offer(),
-        offer(instance_type="p3.8xlarge", market=Market.SPOT),
-        offer(region="us-east-2", market=Market.SPOT),
-    ]
-    hidden = offer(market=Market.SPOT)
-    assert without_shadowed_regions(from_offers([hidden, *kept])).offers() == tuple(kept)
 
 
 def test_mask_of_an_unknown_name_is_empty_and_none_is_never_matched() -> None:
