@@ -188,6 +188,51 @@ def expected(inputs: CostInputs, *, adverse: bool = False) -> Expected:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Hours and dollars of (n,) candidates that fall into few groups, (g,). Properties are computed anew."""
+
+    unit: Expected
+    """Of each group, at $1/h: shapes (g,)."""
+    group: NDArray[np.int64]
+    """Of each candidate."""
+    usd_per_hour: F
+
+    @property
+    def hours(self) -> F:
+        return _spread(self.unit.hours, self.group)
+
+    @property
+    def hours_p50(self) -> F:
+        return _spread(self.unit.hours_p50, self.group)
+
+    @property
+    def run_hours(self) -> F:
+        return _spread(self.unit.run_hours, self.group)
+
+    @property
+    def usd_mean(self) -> F:
+        per_usd_per_hour = self.unit.compute_usd + self.unit.boot_usd + self.unit.lost_work_usd
+        fixed = self.unit.egress_usd + self.unit.storage_usd
+        return self.usd_per_hour * per_usd_per_hour[self.group] + fixed[self.group]
+
+
+def totals(groups: CostInputs, group: NDArray[np.int64], usd_per_hour: F, *, adverse: bool = False) -> Totals:
+    """:func:`expected` of many candidates that differ, within few groups, in their price only.
+
+    Time does not depend on the price and money is linear in it: the model is evaluated once per group, at
+    $1/h, and each candidate then costs one multiplication. ``groups``: shape (g,), its price is not used;
+    ``group`` (n,): position of each candidate's group; ``usd_per_hour`` (n,).
+    """
+    unit = expected(replace(groups, usd_per_hour=np.ones_like(groups.nodes)), adverse=adverse)
+    return Totals(unit=unit, group=group, usd_per_hour=usd_per_hour)
+
+
+def _spread(by_group: F, group: NDArray[np.int64]) -> F:
+    found: F = by_group[group]
+    return found
+
+
 def _cadence(inputs: CostInputs, gang: F) -> tuple[F, F]:
     """Interval and save time of every candidate; no saves where nothing is lost and none are asked for."""
     if inputs.interval_s is not None:

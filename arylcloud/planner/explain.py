@@ -51,7 +51,7 @@ def reasons(
     said = [
         f"{where(chosen)}: {aim} of {ways} to run it within the limits: ${usd.mean:,.2f}, {_hours(hours.p50)}"
     ]
-    if spec.resources.ordered and every.cands.preference.max(initial=0) > 0:
+    if spec.resources.ordered and every.cands.preference is not None:
         said.append(
             "the resources are ordered: later alternatives were looked at only where earlier ones failed"
         )
@@ -118,7 +118,7 @@ def _flips(
     other_kind: Rival | None,
 ) -> list[str]:
     """A price is one offer's, any other takes over; hazard and throughput are a kind's, another kind does."""
-    base = every.cands.cost.take(np.array([first]))
+    base = every.cands.cost(np.array([first]))
     parts = []
     if elsewhere is not None and chosen.offer.usd_per_hour is not None:
         price = flip_factor(spec, base, "usd_per_hour", float(every.scores[elsewhere.at]))

@@ -6,7 +6,7 @@ first that it fails. Places first, so that "price unknown: 3" speaks of offers t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -28,8 +28,8 @@ LOCAL = "local"
 class Feasible:
     rows: NDArray[np.intp]
     """Positions in the table, ascending, shape (n,)."""
-    preference: NDArray[np.int16]
-    """Of each row: position of the first requested alternative that it serves; 0 where order is no matter."""
+    preference: NDArray[np.int16] | None
+    """Of each row: position of the first alternative that it serves; None where order is no matter."""
     rejected: tuple[Rejection, ...]
 
 
@@ -48,15 +48,19 @@ def feasible(spec: JobSpec, table: OfferTable) -> Feasible:
 
     for reason, mask in _requirements(spec.resources, spec.market, table):
         require(reason, mask)
-    preference = _preference(spec.resources, spec, table, require)
+    alternatives = _alternatives(spec, table)
+    if spec.resources.any_of:
+        require("fits none of the alternatives", _any(alternatives))
     require("price unknown", np.isfinite(table.usd_per_hour) & (table.usd_per_hour > 0))
     require("the zone's own price takes the place of the region's", ~_shadowed(table, ok))
     cap = spec.constraints.max_usd_per_hour
     if cap is not None:
         require(f"dearer than max_usd_per_hour ${cap:g} per machine", table.usd_per_hour <= cap)
     rows = np.flatnonzero(ok)
-    order = preference[rows] if spec.resources.ordered else np.zeros(rows.shape, dtype=np.int16)
-    return Feasible(rows=rows, preference=order, rejected=tuple(rejected))
+    preference = None
+    if spec.resources.ordered:
+        preference = _preference(table, alternatives, rows)
+    return Feasible(rows=rows, preference=preference, rejected=tuple(rejected))
 
 
 def _requirements(
@@ -94,24 +98,26 @@ def _requirements(
         yield reason, table.mem_gib >= resources.min_mem_gib
 
 
-def _preference(
-    resources: Resources, spec: JobSpec, table: OfferTable, require: Callable[[str, Mask], None]
-) -> NDArray[np.int16]:
-    """Position of the first alternative that each row serves; rows that serve none are rejected."""
-    masks: list[Mask] = []
-    if resources.any_of:
-        for option in resources.any_of:
+def _alternatives(spec: JobSpec, table: OfferTable) -> list[Mask]:
+    """Rows that serve each alternative, in the user's order; empty where there are none to tell apart."""
+    if spec.resources.any_of:
+        masks = []
+        for option in spec.resources.any_of:
             mask = np.ones(len(table), dtype=bool)
             for _reason, passes in _requirements(option, spec.market, table):
                 mask &= passes
             masks.append(mask)
-        require("fits none of the alternatives", _any(masks))
-    elif resources.ordered:
-        masks = [_serves(table, accelerator) for accelerator in resources.accelerators]
-    preference = np.full(len(table), len(masks), dtype=np.int16)
-    for position in reversed(range(len(masks))):
-        preference[masks[position]] = position
-    return preference
+        return masks
+    if spec.resources.ordered:
+        return [_serves(table, accelerator) for accelerator in spec.resources.accelerators]
+    return []
+
+
+def _preference(table: OfferTable, alternatives: Sequence[Mask], rows: NDArray[np.intp]) -> NDArray[np.int16]:
+    preference = np.full(len(table), len(alternatives), dtype=np.int16)
+    for position in reversed(range(len(alternatives))):
+        preference[alternatives[position]] = position
+    return preference[rows]
 
 
 def _serves(table: OfferTable, wanted: Accelerator) -> Mask:

@@ -6,7 +6,7 @@ spread over the candidates by integer codes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,8 @@ from arylcloud.pricing.tariffs import INTERNET, LOCAL, Tariffs, load_tariffs
 
 F = NDArray[np.float64]
 Index = NDArray[np.intp]
+Estimator = Callable[..., "list[Estimate | Refusal]"]
+"""As :func:`~arylcloud.planner.estimator.estimate_configs`."""
 HOURS_PER_MONTH = 730.0
 BYTES_PER_PARAM = 16.0
 """Of a checkpoint with Adam in mixed precision: weights 2 + master 4 + moments 8, and 2 to be safe."""
@@ -59,31 +61,92 @@ class Assumptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lookups:
+    """Small tables; a candidate's entry is found by one of its codes."""
+
+    work_s: F
+    """By configuration; NaN where there is no estimate."""
+    rel_low: F
+    """By configuration: low / estimate of the throughput's band."""
+    boot_s: F
+    """By cloud, as the next two."""
+    disk_usd_per_hour: F
+    kept_usd_per_hour: F
+    data_usd: F
+    """By place, as the next two."""
+    save_usd: F
+    restore_usd: F
+    adverse: F
+    """p90 hazard / mean hazard, by source of hazard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
     """One entry per (offer, nodes); shapes (n,)."""
 
+    table: OfferTable
     rows: Index
     """Positions in the table."""
     nodes: NDArray[np.int64]
     config: NDArray[np.int64]
     """Position in ``estimates``."""
-    preference: NDArray[np.int16]
+    place: NDArray[np.int64]
+    """Code of (cloud, region)."""
+    preference: NDArray[np.int16] | None
+    """None: the order of alternatives is no matter."""
     estimates: tuple[Estimate | Refusal, ...]
     configs: tuple[Config, ...]
     hazards: Hazards
     """Of the table's rows."""
-    throughput: F
-    rel_low: F
-    """low / estimate of the throughput's band."""
-    cost: CostInputs
+    group: NDArray[np.int64]
+    """Candidates of one configuration, place and source of hazard differ in their price only."""
+    group_first: Index
+    """One candidate of each group."""
+    lookups: Lookups
+    save_s: float
+    restore_s: float
+    interval_s: float | None
     rejected: tuple[Rejection, ...]
     notes: tuple[str, ...]
     """Assumptions that this job's figures rest on."""
+
+    def __len__(self) -> int:
+        return int(self.rows.size)
 
     def estimate(self, i: int) -> Estimate:
         found = self.estimates[self.config[i]]
         assert isinstance(found, Estimate)
         return found
+
+    def hazard_per_hour(self, at: Index | slice) -> F:
+        found: F = self.hazards.per_hour[self.rows[at]]
+        return found
+
+    def cost(self, at: Index | slice) -> CostInputs:
+        """The kernel's inputs of some candidates."""
+        table, look, rows, config, place = (
+            self.table, self.lookups, self.rows[at], self.config[at], self.place[at]
+        )  # fmt: skip
+        cloud = table.cloud[rows]
+        nodes = self.nodes[at].astype(np.float64)
+        work_s = look.work_s[config]
+        hazard = self.hazards.per_hour[rows]
+        return CostInputs(
+            usd_per_hour=table.usd_per_hour[rows],
+            nodes=nodes,
+            work_s=work_s,
+            work_adverse_s=work_s / look.rel_low[config],
+            hazard_per_hour=hazard,
+            hazard_adverse_per_hour=hazard * look.adverse[self.hazards.source[rows]],
+            boot_s=look.boot_s[cloud],
+            data_egress_usd=look.data_usd[place],
+            save_egress_usd=look.save_usd[place],
+            restore_egress_usd=look.restore_usd[place],
+            storage_usd_per_hour=nodes * look.disk_usd_per_hour[cloud] + look.kept_usd_per_hour[cloud],
+            save_s=self.save_s,
+            restore_s=self.restore_s,
+            interval_s=self.interval_s,
+        )
 
 
 def candidates(
@@ -96,83 +159,73 @@ def candidates(
     advisor: SpotAdvisor | None = None,
     history: Iterable[OwnHistory] = (),
     tariffs: Tariffs | None = None,
+    estimator: Estimator = estimate_configs,
 ) -> Candidates:
     """Every feasible offer × every number of nodes with its throughput and the kernel's inputs. Needs
     ``spec.profile`` and ``spec.work``. Offers without an estimate or an egress tariff are rejected."""
     if spec.profile is None or spec.work is None:
         raise ValueError("candidates need a profile and work")
-    configs, config_of_row = _configs(table, found.rows)
-    span = range(spec.nodes_min, spec.nodes_max + 1)
-    flat = tuple((gpu, count, nodes) for gpu, count in configs for nodes in span)
-    estimates = tuple(estimate_configs(spec.profile, flat, library=library, work_unit=spec.work.unit))
-    rows = np.repeat(found.rows, len(span))
-    preference = np.repeat(found.preference, len(span))
-    nodes = np.tile(np.arange(spec.nodes_min, spec.nodes_max + 1), found.rows.size)
-    config = np.repeat(config_of_row * len(span), len(span)) + (nodes - spec.nodes_min)
-    rejected: list[Rejection] = []
-
-    known = np.array([isinstance(e, Estimate) for e in estimates], dtype=bool)
-    keep = known[config]
-    _reject_refused(rejected, table, rows, config, estimates, ~keep)
-    rate = np.array([e.throughput if isinstance(e, Estimate) else np.nan for e in estimates])
-    low = np.array([e.low / e.throughput if isinstance(e, Estimate) else np.nan for e in estimates])
-
     tariffs = load_tariffs() if tariffs is None else tariffs
-    place, place_code = _places(table, rows)
-    moving = [_egress(spec, where, tariffs, assumptions) for where in place]
-    priced = np.array([m.known for m in moving], dtype=bool)[place_code]
-    bad = np.flatnonzero(keep & ~priced)
-    if bad.size:
-        example = table.row(int(rows[bad[0]])).key
-        rejected.append(
-            Rejection(reason="egress tariff of the region unknown", count=int(bad.size), example=example)
-        )
-        keep &= priced
-    if not keep.all():
-        rows, nodes, config, preference, place_code = (
-            a[keep] for a in (rows, nodes, config, preference, place_code)
-        )
-
     history = tuple(history)
+    configs, config = _configs(table, found.rows)
+    span = np.arange(spec.nodes_min, spec.nodes_max + 1)
+    flat = tuple((gpu, count, nodes) for gpu, count in configs for nodes in span.tolist())
+    estimates = tuple(estimator(spec.profile, flat, library=library, work_unit=spec.work.unit))
+    rows, preference = found.rows, found.preference
+    places, place = _places(table, rows)
+    nodes = np.broadcast_to(span[0], rows.shape)
+    if span.size > 1:
+        nodes = np.tile(span, rows.size)
+        config = np.repeat(config * span.size, span.size) + (nodes - spec.nodes_min)
+        rows, place = np.repeat(rows, span.size), np.repeat(place, span.size)
+        preference = None if preference is None else np.repeat(preference, span.size)
+    moving = [_egress(spec, where, tariffs, assumptions) for where in places]
+    known = np.array([isinstance(e, Estimate) for e in estimates], dtype=bool)
+    priced = np.array([m.known for m in moving], dtype=bool)
+    rejected: list[Rejection] = []
+    if not (known.all() and priced.all()):
+        keep = known[config]
+        _reject_refused(rejected, table, rows, config, estimates, ~keep)
+        bad = np.flatnonzero(keep & ~priced[place])
+        if bad.size:
+            reason, example = "egress tariff of the region unknown", table.row(int(rows[bad[0]])).key
+            rejected.append(Rejection(reason=reason, count=int(bad.size), example=example))
+            keep &= priced[place]
+        rows, nodes, config, place = rows[keep], nodes[keep], config[keep], place[keep]
+        preference = None if preference is None else preference[keep]
     hazards = hazard_per_hour(table, advisor=advisor, history=history)
-    adverse = _adverse_by_source(table, hazards, advisor, history)
-    throughput = rate[config]
-    rel_low = low[config]
-    scales = np.array([assumptions.market_scale.get(c, 1.0) for c in table.cloud_names])
-    work_s = spec.work.amount / throughput * scales[table.cloud[rows]]
-    boots = np.array([assumptions.boot_s.get(c, assumptions.default_boot_s) for c in table.cloud_names])
-    n = nodes.astype(np.float64)
+    group, group_first = _groups(config, place, hazards.source[rows])
+    rate = np.array([e.throughput if isinstance(e, Estimate) else np.nan for e in estimates])
+    low = np.array([e.low if isinstance(e, Estimate) else np.nan for e in estimates])
+    boots = [assumptions.boot_s.get(cloud, assumptions.default_boot_s) for cloud in table.cloud_names]
     disk_usd, kept_usd, storage_notes = _storage(spec, table, rows, tariffs, assumptions)
-    cloud = table.cloud[rows]
     size_gb = checkpoint_gb(spec)
-    hazard = hazards.per_hour[rows]
-    cost = CostInputs(
-        usd_per_hour=table.usd_per_hour[rows],
-        nodes=n,
-        work_s=work_s,
-        work_adverse_s=work_s / rel_low,
-        hazard_per_hour=hazard,
-        hazard_adverse_per_hour=hazard * adverse[hazards.source[rows]],
-        boot_s=boots[cloud],
-        data_egress_usd=np.array([m.data_usd for m in moving])[place_code],
-        save_egress_usd=np.array([m.save_usd for m in moving])[place_code],
-        restore_egress_usd=np.array([m.restore_usd for m in moving])[place_code],
-        storage_usd_per_hour=n * disk_usd[cloud] + kept_usd[cloud],
-        save_s=save_s(size_gb, assumptions),
-        restore_s=assumptions.save_s if size_gb is None else size_gb / assumptions.transfer_gb_per_s,
-        interval_s=spec.checkpoint.interval_s,
-    )
     return Candidates(
+        table=table,
         rows=rows,
         nodes=nodes,
         config=config,
+        place=place,
         preference=preference,
         estimates=estimates,
         configs=flat,
         hazards=hazards,
-        throughput=throughput,
-        rel_low=rel_low,
-        cost=cost,
+        group=group,
+        group_first=group_first,
+        lookups=Lookups(
+            work_s=spec.work.amount / rate,
+            rel_low=low / rate,
+            boot_s=np.array(boots),
+            disk_usd_per_hour=disk_usd,
+            kept_usd_per_hour=kept_usd,
+            data_usd=np.array([m.data_usd for m in moving]),
+            save_usd=np.array([m.save_usd for m in moving]),
+            restore_usd=np.array([m.restore_usd for m in moving]),
+            adverse=_adverse_by_source(table, hazards, rows[group_first], advisor, history),
+        ),
+        save_s=save_s(size_gb, assumptions),
+        restore_s=assumptions.save_s if size_gb is None else size_gb / assumptions.transfer_gb_per_s,
+        interval_s=spec.checkpoint.interval_s,
         rejected=tuple(rejected),
         notes=(*_data_notes(spec), *storage_notes),
     )
@@ -241,21 +294,33 @@ def _reject_refused(
         rejected.append(Rejection(reason=f"no estimate: {reason}", count=count, example=table.row(row).key))
 
 
+def _groups(
+    config: NDArray[np.int64], place: NDArray[np.int64], source: NDArray[np.int16]
+) -> tuple[NDArray[np.int64], Index]:
+    """Group of every candidate, and one candidate of every group."""
+    if not config.size:
+        return config, np.zeros(0, dtype=np.intp)
+    places, sources = int(place.max()) + 1, int(source.max()) + 1
+    used, group = _distinct((config * places + place) * sources + source)
+    first = np.empty(used.size, dtype=np.intp)
+    first[group] = np.arange(group.size)
+    return group, first
+
+
 def _adverse_by_source(
-    table: OfferTable, mean: Hazards, advisor: SpotAdvisor | None, history: Iterable[OwnHistory]
+    table: OfferTable,
+    mean: Hazards,
+    rows: Index,
+    advisor: SpotAdvisor | None,
+    history: Iterable[OwnHistory],
 ) -> F:
-    """p90 hazard / mean hazard for every source of hazard, from one row of each."""
+    """p90 hazard / mean hazard for every source of hazard that ``rows`` know, from one row of each."""
     ratio = np.ones(len(mean.sources))
-    first: dict[int, int] = {}
-    for code in np.flatnonzero(np.bincount(mean.source, minlength=len(mean.sources))).tolist():
-        first[code] = int((mean.source == code).argmax())
-    if not first:
-        return ratio
-    sample = table.take(np.array(list(first.values()), dtype=np.intp))
-    p90 = hazard_per_hour(sample, "p90", advisor=advisor, history=history)
-    for at, (code, row) in enumerate(first.items()):
-        if mean.per_hour[row] > 0:
-            ratio[code] = p90.per_hour[at] / mean.per_hour[row]
+    codes, first = np.unique(mean.source[rows], return_index=True)
+    sample = rows[first]
+    p90 = hazard_per_hour(table.take(sample), "p90", advisor=advisor, history=history).per_hour
+    lossy = mean.per_hour[sample] > 0
+    ratio[codes[lossy]] = p90[lossy] / mean.per_hour[sample[lossy]]
     return ratio
 
 

@@ -7,6 +7,7 @@ with their source and date (NOTICE); a user's own files lie over it (:mod:`.prof
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,13 +78,16 @@ class Entry:
     """``bundled``, or the user's file."""
 
 
+_NOT_ALNUM = re.compile(r"[\W_]+")
+
+
 def key(name: str) -> str:
     """What names are compared by: letters and digits alone, in lower case.
 
     >>> key("ResNet-50 (batch size 64)")
     'resnet50batchsize64'
     """
-    return "".join(c for c in name.lower() if c.isalnum())
+    return _NOT_ALNUM.sub("", name.lower())
 
 
 class Library:

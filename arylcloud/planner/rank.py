@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,9 @@ def score(usd_mean: F, hours_p50: F, *, cost_weight: float, usd_per_hour_of_wait
     return usd_mean * cost_weight + hours_p50 * usd_per_hour_of_waiting
 
 
-def best(tier: NDArray[np.int64], scores: F, count: int, tie_break: Callable[[Index], Index]) -> Index:
+def best(
+    tier: NDArray[np.signedinteger[Any]], scores: F, count: int, tie_break: Callable[[Index], Index]
+) -> Index:
     """Indices of the ``count`` first by (tier, score, tie_break), in order. NaN and inf scores come last.
 
     ``tier`` (n,) int: everything in tier 0 goes before tier 1. ``tie_break(indices)`` returns the same

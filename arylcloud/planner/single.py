@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,10 @@ from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Offer
 from arylcloud.core.plan import Candidate, CatalogueStamp, Plan, Quantiles, Rejection, Usd
 from arylcloud.planner import explain
-from arylcloud.planner.cost import Expected, expected
+from arylcloud.planner.cost import Totals, expected, totals
+from arylcloud.planner.estimator import estimate_configs
 from arylcloud.planner.feasible import Feasible, feasible
-from arylcloud.planner.inputs import Assumptions, Candidates, candidates
+from arylcloud.planner.inputs import Assumptions, Candidates, Estimator, candidates
 from arylcloud.planner.profiles import Library
 from arylcloud.planner.rank import best, pareto, score
 from arylcloud.pricing.hazard import OwnHistory, SpotAdvisor
@@ -33,9 +35,13 @@ class Evaluation:
     """Every candidate of one job with its figures; shapes (n,)."""
 
     cands: Candidates
-    central: Expected
-    adverse: Expected | None
+    central: Totals
+    adverse: Totals | None
     """None where no limit needs the p90 of all candidates."""
+    usd: F
+    """Mean dollars."""
+    hours: F
+    """p50."""
     finite: NDArray[np.bool_]
     meets: NDArray[np.bool_]
     scores: F
@@ -85,19 +91,23 @@ def plan_job(
         )
 
     every = evaluated(spec, found)
-    if not every.cands.rows.size:
+    if not len(every.cands):
         raise relax.nothing_estimated(every.cands)
     if not every.acceptable.any():
         raise relax.limits_missed(spec, table, every, evaluated)
     order = _order(table, every, limit)
-    picked = _build(spec, table, every, order, list(range(1, order.size + 1)))
-    frontier = _frontier(spec, table, every)
+    on_frontier = pareto_of(every)
+
+    def build(at: Index, ranks: list[int]) -> tuple[Candidate, ...]:
+        return _build(spec, table, every, at, ranks, on_frontier)
+
+    picked = build(order, list(range(1, order.size + 1)))
+    points = _frontier(table, every, on_frontier)
+    frontier = build(points, [_rank_of(every, int(i)) for i in points])
     rejected = (*found.rejected, *every.cands.rejected, *_missed(spec, table, every))
     first, chosen = int(order[0]), picked[0]
     rivals = [
-        None
-        if i is None
-        else explain.Rival(i, _build(spec, table, every, np.array([i]), [_rank_of(every, i)])[0])
+        None if i is None else explain.Rival(i, build(np.array([i]), [_rank_of(every, i)])[0])
         for i in _rivals(table, every, first)
     ]
     why = explain.reasons(spec, every, first, chosen, *rivals)
@@ -124,43 +134,64 @@ def evaluate(
     library: Library | None = None,
     advisor: SpotAdvisor | None = None,
     history: Iterable[OwnHistory] = (),
+    estimator: Estimator = estimate_configs,
 ) -> Evaluation:
     """Hours, dollars, limits and score of every candidate."""
     cands = candidates(
-        spec, table, found, assumptions=assumptions, library=library, advisor=advisor, history=history
+        spec,
+        table,
+        found,
+        assumptions=assumptions,
+        library=library,
+        advisor=advisor,
+        history=history,
+        estimator=estimator,
     )
-    central = expected(cands.cost)
-    finite = central.hours < NEVER_H
+    groups, price = cands.cost(cands.group_first), table.usd_per_hour[cands.rows]
+    central = totals(groups, cands.group, price)
+    usd, hours = central.usd_mean, central.hours_p50
+    finite = (central.unit.hours < NEVER_H)[cands.group]
     limits = spec.constraints
     meets = np.ones(finite.shape, dtype=bool)
     adverse = None
     if limits.deadline_s is not None or limits.budget_usd is not None or limits.max_runtime_s is not None:
-        adverse = expected(cands.cost, adverse=True)
+        adverse = totals(groups, cands.group, price, adverse=True)
+        in_time = np.ones(adverse.unit.hours.shape, dtype=bool)
         if limits.deadline_s is not None:
-            meets &= adverse.hours * 3600.0 <= limits.deadline_s
+            in_time &= adverse.unit.hours * 3600.0 <= limits.deadline_s
+        if limits.max_runtime_s is not None:
+            in_time &= adverse.unit.run_hours * 3600.0 <= limits.max_runtime_s
+        meets = in_time[cands.group]
         if limits.budget_usd is not None:
             meets &= adverse.usd_mean <= limits.budget_usd
-        if limits.max_runtime_s is not None:
-            meets &= adverse.run_hours * 3600.0 <= limits.max_runtime_s
     if spec.recovery == "none" and spec.market == "auto":
         # one loss ends such a job for good: what the cloud may take back is no choice for it
-        meets &= cands.cost.hazard_per_hour == 0
+        meets &= cands.hazard_per_hour(slice(None)) == 0
     scores = score(
-        central.usd_mean,
-        central.hours_p50,
+        usd,
+        hours,
         cost_weight=spec.objective.cost_weight,
         usd_per_hour_of_waiting=spec.objective.usd_per_hour_of_waiting,
     )
     return Evaluation(
-        cands=cands, central=central, adverse=adverse, finite=finite, meets=meets, scores=scores
+        cands=cands,
+        central=central,
+        adverse=adverse,
+        usd=usd,
+        hours=hours,
+        finite=finite,
+        meets=meets,
+        scores=scores,
     )
 
 
-def _tiers(every: Evaluation) -> NDArray[np.int64]:
+def _tiers(every: Evaluation) -> NDArray[np.signedinteger[Any]]:
     """Acceptable before those that miss a limit, before those that never finish; then the user's order."""
-    preference = every.cands.preference.astype(np.int64)
-    width = int(preference.max(initial=0)) + 1
-    tiers: NDArray[np.int64] = preference + width * np.where(every.finite, np.where(every.meets, 0, 1), 2)
+    fails = np.where(every.finite, (~every.meets).astype(np.int8), np.int8(2))
+    preference = every.cands.preference
+    if preference is None:
+        return fails
+    tiers: NDArray[np.int64] = preference + (int(preference.max(initial=0)) + 1) * fails.astype(np.int64)
     return tiers
 
 
@@ -174,12 +205,15 @@ def _by_name(table: OfferTable, every: Evaluation, at: Index) -> Index:
     rows = every.cands.rows[at]
     keys: list[NDArray[np.int64] | NDArray[np.float64]] = []
     for column in ("instance_type", "zone", "region", "cloud"):
-        names = np.array((*table.vocabulary(column), ""))
-        place = np.empty(names.size, dtype=np.int64)
-        place[np.argsort(names, kind="stable")] = np.arange(names.size)
-        keys.append(place[getattr(table, column)[rows]])
+        codes, position = np.unique(getattr(table, column)[rows], return_inverse=True)
+        names = table.vocabulary(column)
+        place = np.empty(codes.size, dtype=np.int64)
+        place[np.argsort(np.array([names[code] if code >= 0 else "" for code in codes]), kind="stable")] = (
+            np.arange(codes.size)
+        )
+        keys.append(place[position])
     keys.insert(0, table.market[rows].astype(np.int64))
-    keys += [every.cands.nodes[at], every.central.hours_p50[at], every.central.usd_mean[at]]
+    keys += [every.cands.nodes[at], every.hours[at], every.usd[at]]
     return at[np.lexsort(keys)]
 
 
@@ -189,23 +223,21 @@ def _rank_of(every: Evaluation, i: int) -> int:
     return int(np.count_nonzero(better)) + 1
 
 
-def _frontier(spec: JobSpec, table: OfferTable, every: Evaluation) -> tuple[Candidate, ...]:
+def _frontier(table: OfferTable, every: Evaluation, on_frontier: NDArray[np.bool_]) -> Index:
     """One candidate of every point of the Pareto set, fastest first."""
-    at = np.flatnonzero(pareto_of(every))
-    at = _by_name(table, every, at)
-    hours, usd = every.central.hours_p50[at], every.central.usd_mean[at]
+    at = _by_name(table, every, np.flatnonzero(on_frontier))
+    hours, usd = every.hours[at], every.usd[at]
     order = np.lexsort((usd, hours))
     at, hours, usd = at[order], hours[order], usd[order]
     new = np.ones(at.size, dtype=bool)
     new[1:] = (hours[1:] != hours[:-1]) | (usd[1:] != usd[:-1])
-    at = at[new][:MAX_FRONTIER]
-    return _build(spec, table, every, at, [_rank_of(every, int(i)) for i in at])
+    return at[new][:MAX_FRONTIER]
 
 
 def pareto_of(every: Evaluation) -> NDArray[np.bool_]:
     """Pareto set over (hours p50, mean USD) of everything that finishes."""
-    hours = np.where(every.finite, every.central.hours_p50, np.inf)
-    return pareto(hours, every.central.usd_mean)
+    hours = every.hours if every.finite.all() else np.where(every.finite, every.hours, np.inf)
+    return pareto(hours, every.usd)
 
 
 def _rivals(table: OfferTable, every: Evaluation, first: int) -> tuple[int | None, int | None]:
@@ -218,11 +250,11 @@ def _rivals(table: OfferTable, every: Evaluation, first: int) -> tuple[int | Non
 
 
 def _best_of(table: OfferTable, every: Evaluation, among: NDArray[np.bool_]) -> int | None:
-    tiers = np.where(every.acceptable & among, _tiers(every), np.iinfo(np.int64).max)
-    low = int(tiers.min())
-    if low == np.iinfo(np.int64).max:
+    members = np.flatnonzero(every.acceptable & among)
+    if not members.size:
         return None
-    members = np.flatnonzero(tiers == low)
+    tiers = _tiers(every)[members]
+    members = members[tiers == tiers.min()]
     scores = every.scores[members]
     return int(_by_name(table, every, members[scores == scores.min()])[0])
 
@@ -251,47 +283,52 @@ def _missed(spec: JobSpec, table: OfferTable, every: Evaluation) -> tuple[Reject
         long = every.finite & (adverse.run_hours * 3600.0 > limits.max_runtime_s)
         count(f"runs longer than max_runtime {limits.max_runtime_s / 3600:g} h (p90)", long)
     if spec.recovery == "none" and spec.market == "auto":
-        count("may be taken back, and recovery is none", every.cands.cost.hazard_per_hour > 0)
+        count("may be taken back, and recovery is none", every.cands.hazard_per_hour(slice(None)) > 0)
     return tuple(found)
 
 
 def _build(
-    spec: JobSpec, table: OfferTable, every: Evaluation, at: Index, ranks: list[int]
+    spec: JobSpec,
+    table: OfferTable,
+    every: Evaluation,
+    at: Index,
+    ranks: list[int],
+    frontier: NDArray[np.bool_],
 ) -> tuple[Candidate, ...]:
     if not at.size:
         return ()
-    adverse = expected(every.cands.cost.take(at), adverse=True)
-    on_frontier = pareto_of(every)[at]
-    central, limits, cands = every.central, spec.constraints, every.cands
+    cands, limits = every.cands, spec.constraints
+    inputs = cands.cost(at)
+    central, adverse = expected(inputs), expected(inputs, adverse=True)
     found: list[Candidate] = []
     for k, i in enumerate(at.tolist()):
         estimate, row = cands.estimate(i), int(cands.rows[i])
-        hours = Quantiles(p50=float(central.hours_p50[i]), p90=float(adverse.hours[k]))
+        hours = Quantiles(p50=float(central.hours_p50[k]), p90=float(adverse.hours[k]))
         usd = Usd(
-            p50=float(central.usd_p50[i]),
+            p50=float(central.usd_p50[k]),
             p90=float(adverse.usd_mean[k]),
-            mean=float(central.usd_mean[i]),
-            compute=float(central.compute_usd[i]),
-            boot=float(central.boot_usd[i]),
-            egress=float(central.egress_usd[i]),
-            storage=float(central.storage_usd[i]),
-            lost_work=float(central.lost_work_usd[i]),
+            mean=float(central.usd_mean[k]),
+            compute=float(central.compute_usd[k]),
+            boot=float(central.boot_usd[k]),
+            egress=float(central.egress_usd[k]),
+            storage=float(central.storage_usd[k]),
+            lost_work=float(central.lost_work_usd[k]),
         )
         candidate = Candidate(
             rank=ranks[k],
             offer=asked_zone(spec, table.row(row)),
             nodes=int(cands.nodes[i]),
-            throughput=float(cands.throughput[i]),
+            throughput=estimate.throughput,
             throughput_unit=estimate.unit,
             throughput_source=estimate.method,
             throughput_rel_error=estimate.rel_error,
             hours=hours,
             usd=usd,
-            interruptions_per_hour=float(cands.cost.hazard_per_hour[i]),
+            interruptions_per_hour=float(inputs.hazard_per_hour[k]),
             hazard_source=cands.hazards.source_of(row),
             meets_deadline=None if limits.deadline_s is None else hours.p90 * 3600.0 <= limits.deadline_s,
             meets_budget=None if limits.budget_usd is None else usd.p90 <= limits.budget_usd,
-            pareto=bool(on_frontier[k]),
+            pareto=bool(frontier[i]),
             why="",
         )
         found.append(candidate)

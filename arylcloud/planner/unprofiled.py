@@ -47,7 +47,8 @@ def plan_by_tflops(
             Rejection(reason="peak TFLOPS of the GPU not known", count=int(unknown.size), example=example)
         )
     known = ~np.isnan(tflops)
-    rows, tflops, preference = rows[known], tflops[known], found.preference[known]
+    rows, tflops = rows[known], tflops[known]
+    preference = np.zeros(rows.size) if found.preference is None else found.preference[known]
     if not rows.size:
         raise no_peak_known(spec)
     per_tflop_h = table.usd_per_hour[rows] / tflops
