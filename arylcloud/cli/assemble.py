@@ -111,6 +111,7 @@ def build_launcher(
     from arylcloud.core.errors import IntegrityError
     from arylcloud.launcher.desire import Desires
     from arylcloud.launcher.executor import Executor
+    from arylcloud.launcher.housekeeping import Housekeeper
     from arylcloud.launcher.loop import JobLauncher
     from arylcloud.launcher.observe import Observer
     from arylcloud.launcher.probe import from_environment
@@ -161,5 +162,6 @@ def build_launcher(
         ),
         clock=clock,
         timing=timing,
+        housekeeper=Housekeeper(store=parts.store),
         adopted=adopted,
     )

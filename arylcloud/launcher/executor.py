@@ -87,7 +87,7 @@ class Executor:
             case act.EndLease():
                 return self._end(state, action)
             case act.SweepMachine():
-                self._terminate(action.machine, action.why)
+                self._sweep(state, action)
                 return state
             case act.OpenEpoch():
                 event = ev.EpochOpened(
@@ -184,6 +184,21 @@ class Executor:
                 self._last_end_s[action.lease_id] = now
                 self._terminate(action.machine, action.why)
         return state
+
+    def _sweep(self, state: JobState, action: act.SweepMachine) -> None:
+        """A machine that *this* journal does not know may be that of a launcher which has taken the
+        job over: nothing is swept before the fence has been looked at."""
+        try:
+            taken_over = self.store.get(mail.journal_key(state.seq + 1)) is not None
+        except StoreError as error:
+            log.warning("not sweeping %s yet: %s", action.machine.instance_id, error.message)
+            return
+        if taken_over and not self.journal.unmirrored(state.job_id):
+            raise ConflictError(
+                f"another launcher has taken over {state.job_id}",
+                hint="`arylcloud status` shows what it does",
+            )
+        self._terminate(action.machine, action.why)
 
     def _terminate(self, machine: Machine, why: str) -> None:
         if machine.state is MachineState.GONE:

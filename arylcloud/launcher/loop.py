@@ -19,6 +19,7 @@ from arylcloud.core.codec import dumps
 from arylcloud.core.errors import ArylError, ConflictError, IntegrityError, LocalStateError, StoreError
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.executor import Executor
+from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.observe import Observer
 from arylcloud.launcher.reconcile import reconcile
@@ -43,6 +44,7 @@ class JobLauncher:
     desire: Desire
     clock: Clock
     timing: act.Timing
+    housekeeper: Housekeeper
     adopted: bool = False
     _last_beat_s: float = 0.0
 
@@ -91,7 +93,9 @@ class JobLauncher:
         now_s = self.clock.now_s()
         desired = self.desire(state, observed, now_s)
         self.executor.checkpoint_interval_s = desired.checkpoint_interval_s
-        return self.executor.run(state, reconcile(state, observed, desired, now_s))
+        state = self.executor.run(state, reconcile(state, observed, desired, now_s))
+        self.housekeeper.tidy(state, now_s)
+        return state
 
     def _price(self, state: JobState, observed: act.Observed) -> JobState:
         """The ledger needs each price step of what is running: asked for when the price moved."""
