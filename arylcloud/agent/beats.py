@@ -1,4 +1,5 @@
-"""The heartbeat: the one object that is overwritten, every second, also while uploading."""
+"""The heartbeat: the one object that is overwritten, every second (on a bucket: three), also while
+uploading."""
 
 from __future__ import annotations
 
@@ -23,12 +24,19 @@ class Beats(threading.Thread):
     reads must know both."""
 
     def __init__(
-        self, store: ObjectStore, first: Heartbeat, *, clock: Clock, log: Callable[[str], None]
+        self,
+        store: ObjectStore,
+        first: Heartbeat,
+        *,
+        clock: Clock,
+        log: Callable[[str], None],
+        pace: float = 1.0,
     ) -> None:
         super().__init__(name="beats", daemon=True)
         self._store = store
         self._clock = clock
         self._log = log
+        self._beat_s = BEAT_S * pace
         self._beat = first
         self._published_s = clock.now_s()
         self._seq = 0
@@ -50,7 +58,7 @@ class Beats(threading.Thread):
     def run(self) -> None:
         while not self._halt.is_set():
             self.write()
-            self._wake.wait(BEAT_S)
+            self._wake.wait(self._beat_s)
             self._wake.clear()
 
     def write(self) -> bool:

@@ -78,7 +78,7 @@ class Boot(threading.Thread):
                 f"{JOB_KEY} is of {job.job_id}, this machine was made for {self._config.job_id}"
             )
         self._set(Booted(phase=AgentPhase.SETUP, job=job))
-        if self._config.gpus:
+        if self._config.gpus and self._config.check_gpus:
             check_gpus(self._config.gpus)
         unpack_workdir(self._workdir(job), self._config.workdir)
         secrets = self._secrets(job)

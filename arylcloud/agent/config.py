@@ -30,6 +30,7 @@ PRIVATE = frozenset(
         "ARYL_METADATA_URL",
         "ARYL_METADATA_POLL_S",
         "ARYL_GPUS",
+        "ARYL_CHECK_GPUS",
         "ARYL_LINGER_S",
         "ARYL_POWEROFF",
         "ARYL_USER_PYTHONPATH",
@@ -57,8 +58,15 @@ class Config:
     metadata_url: str = EC2_METADATA_URL
     metadata_poll_s: float = 5.0
     gpus: int | None = None
+    check_gpus: bool = False
     linger_s: float = 600.0
     poweroff: str | None = None
+
+    @property
+    def pace(self) -> float:
+        """How much slower than on a local folder the mailbox is polled: every request to a bucket
+        costs money (at AWS's tariff, all of an agent's together come to about half a dollar a day)."""
+        return 1.0 if self.prefix_uri.startswith("file:") else 3.0
 
     @property
     def workdir(self) -> Path:
@@ -76,10 +84,6 @@ class Config:
     @property
     def notice_file(self) -> Path:
         return self.scratch / "notice.json"
-
-    @property
-    def until_file(self) -> Path:
-        return self.scratch / "until"
 
 
 def from_environment(environ: Mapping[str, str], home: Path) -> Config:
@@ -100,6 +104,7 @@ def from_environment(environ: Mapping[str, str], home: Path) -> Config:
         metadata_url=(url or EC2_METADATA_URL).rstrip("/"),
         metadata_poll_s=_number(environ, "ARYL_METADATA_POLL_S", default_poll_s) or default_poll_s,
         gpus=_whole(environ, "ARYL_GPUS"),
+        check_gpus=environ.get("ARYL_CHECK_GPUS") == "1",
         linger_s=_number(environ, "ARYL_LINGER_S", 600.0) or 0.0,
         poweroff=environ.get("ARYL_POWEROFF") or None,
     )

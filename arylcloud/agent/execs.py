@@ -44,12 +44,14 @@ class Execs(threading.Thread):
         clock: Clock,
         place: Callable[[], Place | None],
         log: Callable[[str], None],
+        poll_s: float = POLL_S,
     ) -> None:
         super().__init__(name="exec", daemon=True)
         self._store = store
         self._clock = clock
         self._place = place
         self._log = log
+        self._poll_s = poll_s
         self._halt = threading.Event()
         self._done: set[str] = set()
 
@@ -57,13 +59,13 @@ class Execs(threading.Thread):
         self._halt.set()
 
     def run(self) -> None:
-        wait_s = POLL_S
+        wait_s = self._poll_s
         while not self._halt.is_set():
             try:
                 self.poll()
-                wait_s = POLL_S
+                wait_s = self._poll_s
             except Exception as error:  # noqa: BLE001 - the store is away, or a request is odd: go on
-                if wait_s == POLL_S:
+                if wait_s == self._poll_s:
                     self._log(f"exec requests cannot be read: {one_line(error)}")
                 wait_s = min(10.0, wait_s * 2)
             self._halt.wait(wait_s)

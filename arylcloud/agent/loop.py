@@ -8,35 +8,31 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import subprocess
 import sys
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Protocol
 
-from arylcloud.agent import deadman, decide, environment, notice, progress
+from arylcloud.agent import deadman, decide, execs, notice
 from arylcloud.agent.beats import Beats
 from arylcloud.agent.boot import Boot, Booted
 from arylcloud.agent.config import Config
 from arylcloud.agent.execs import Execs, Place
+from arylcloud.agent.lifeline import MARGIN_S, Lifeline
 from arylcloud.agent.mailbox import Mailbox
-from arylcloud.agent.process import Command, shell_argv, signal_number
 from arylcloud.agent.reports import Reporter
 from arylcloud.agent.restoring import Restorer
-from arylcloud.agent.shipper import Shipper, Stream, one_line
-from arylcloud.agent.sync import CheckpointSync, complete
+from arylcloud.agent.shipper import Shipper, one_line
+from arylcloud.agent.slot import Slot
+from arylcloud.agent.sync import CheckpointSync
 from arylcloud.core.clock import Clock
 from arylcloud.core.job import JobSpec
 from arylcloud.core.ports import ObjectStore
-from arylcloud.core.protocol import AgentPhase, EndDoc, EpochDoc, Heartbeat, Notice, boot_stream, rank_stream
+from arylcloud.core.protocol import AgentPhase, EndDoc, Heartbeat, Notice, boot_stream
 
 TICK_S = 0.1
-PROGRESS_S = 0.4
 MAILBOX_SILENT_S = 30.0
-WATCHDOG_MARGIN_S = 60.0
 ERRORS_SAID = 3
 """Turns in a row that failed before the heartbeat speaks of it."""
 
@@ -55,9 +51,9 @@ class Agent:
         self.store = store
         self.clock = clock
         config.scratch.mkdir(parents=True, exist_ok=True)
-        self.shipper = Shipper(store, config.scratch / "logs", on_error=self._log)
+        self.shipper = Shipper(store, config.scratch / "logs", on_error=self._log, pace=config.pace)
         self.boot_log = self.shipper.stream(boot_stream(config.lease_id))
-        self.mailbox = Mailbox(store, job_id=config.job_id, clock=clock, log=self._log)
+        self.mailbox = Mailbox(store, job_id=config.job_id, clock=clock, log=self._log, pace=config.pace)
         self.sync = CheckpointSync(
             store,
             config.checkpoints,
@@ -73,33 +69,25 @@ class Agent:
             cache=config.scratch / "chunks",
             job_id=config.job_id,
             log=self._log,
+            pace=config.pace,
         )
         self.boot = Boot(store, config, self.boot_log, log=self._log)
-        self.execs = Execs(store, clock=clock, place=self._place, log=self._log)
+        exec_s = execs.POLL_S * config.pace**2  # lists cost more than reads
+        self.execs = Execs(store, clock=clock, place=self._place, log=self._log, poll_s=exec_s)
         self.reporter = Reporter(store, self.shipper, log=self._log)
         self.state = decide.State(lease_id=config.lease_id)
         first = Heartbeat(lease_id=config.lease_id, seq=0, at_s=clock.now_s(), phase=AgentPhase.BOOTING)
-        self.beats = Beats(store, first, clock=clock, log=self._log)
+        self.beats = Beats(store, first, clock=clock, log=self._log, pace=config.pace)
         self.notice: Notice | None = None
         self.shutdown: str | None = None
         self.done = threading.Event()
-        self._command: Command | None = None
-        self._stream: Stream | None = None
-        self._started: decide.Outcome | None = None
-        self._ended: decide.Outcome | None = None
-        self._command_started_s: float | None = None
-        self._ended_s: float | None = None
-        self._first_started_s: float | None = None
-        self._first_step_s: float | None = None
-        self._progress = progress.Progress()
-        self._progress_read_s = float("-inf")
+        self.slot = Slot(config, self.shipper, clock=clock, log=self._log)
+        self.lifeline = Lifeline(config.poweroff, log=self._log)
         self._begun_s = clock.now_s()
         self._errors = 0
         self._error: str | None = None
         self._setup_reported = False
         self._notice_told = False
-        self._watchdog: subprocess.Popen[bytes] | None = None
-        self._until_written_s: float | None = None
 
     # ------------------------------------------------------------ life
 
@@ -148,9 +136,10 @@ class Agent:
     def _turn(self) -> None:
         now_s = self.clock.now_s()
         booted = self._report_setup(self.boot.state)
-        self._observe(now_s)
+        if self.state.busy and self.state.run is not None:
+            self.slot.watch(self.state.run, now_s)
         inputs = self._inputs(booted, now_s)
-        self._keep_until(inputs.until_s, inputs.grace_s)
+        self.lifeline.keep(_off_s(inputs))
         # several steps may follow from one another; each is asked for once
         for _ in range(8):
             before = self.state
@@ -173,38 +162,6 @@ class Agent:
 
     # ------------------------------------------------------------ facts
 
-    def _observe(self, now_s: float) -> None:
-        run = self.state.run
-        if run is None or run.stage is decide.Stage.OVER:
-            return
-        number = run.epoch.number
-        if self._command is not None and (self._ended is None or self._ended.epoch != number):
-            code = self._command.poll()
-            if code is not None:
-                self._ended = decide.Outcome(epoch=number, exit_code=code)
-                self._ended_s = now_s
-                self._command = None
-                self._progress_read_s = float("-inf")
-                self._log(f"the command of epoch {number} ended with exit code {code}")
-        if self._command_started_s is not None and now_s - self._progress_read_s >= PROGRESS_S:
-            self._progress_read_s = now_s
-            try:
-                self._read_progress(run, now_s)
-            except OSError as error:  # a number on a screen must not hold up a decision
-                self._log(f"progress cannot be read: {error}")
-
-    def _read_progress(self, run: decide.Run, now_s: float) -> None:
-        found = progress.read(self._progress_file(run.epoch))
-        saved = complete(self.config.checkpoints)
-        resumed = self.sync.status.committed_step
-        newest = saved[-1].step if saved else None
-        moved = found.seen or (newest is not None and (resumed is None or newest > resumed))
-        if moved and self._first_step_s is None:
-            self._first_step_s = now_s
-        if found.step is None and newest is not None:
-            found = replace(found, step=newest)
-        self._progress = found
-
     def _inputs(self, booted: Booted, now_s: float) -> decide.Inputs:
         spec = booted.job.spec if booted.job is not None else None
         seen = self.mailbox.seen
@@ -216,8 +173,8 @@ class Agent:
             machine=booted.phase,
             notice=self.notice,
             restored=self.restorer.outcome,
-            started=self._started,
-            ended=self._ended,
+            started=self.slot.failed,
+            ended=self.slot.ended,
             saved_epoch=sync.saved_epoch,
             reported_epoch=self.reporter.reported_epoch,
             grace_s=spec.grace_s if spec is not None else JobSpec(name="", run="").grace_s,
@@ -237,7 +194,7 @@ class Agent:
             self.config.until_s,
             launcher_heard_s=launcher_heard_s,
             unattended_s=job.spec.unattended_s if job is not None else 0.0,
-            first_started_s=self._first_started_s,
+            first_started_s=self.slot.first_started_s,
             max_runtime_s=limit_s,
         )
 
@@ -259,14 +216,14 @@ class Agent:
             phase=decide.phase(self.state, inputs),
             epoch=epoch.number if epoch is not None else 0,
             drained_epoch=self.state.drained_epoch,
-            step=self._progress.step,
-            total_steps=self._progress.total_steps,
-            first_step_s=self._first_step_s,
-            command_started_s=self._command_started_s,
+            step=self.slot.progress.step,
+            total_steps=self.slot.progress.total_steps,
+            first_step_s=self.slot.first_step_s,
+            command_started_s=self.slot.started_s,
             committed=sync.committed,
             committed_step=sync.committed_step,
             prefetched=committed_here,
-            save_s=self._progress.save_s,
+            save_s=self.slot.progress.save_s,
             upload_s=sync.upload_s,
             notice=self.notice,
             exit_code=run.exit_code if run is not None else booted.exit_code,
@@ -280,8 +237,7 @@ class Agent:
             return None
         for member in epoch.members:
             if member.lease_id == self.config.lease_id:
-                env = environment.base(self.config, booted.job.spec, booted.secrets)
-                env = environment.of_rank(env, epoch, member.rank, self._progress_file(epoch))
+                env = self.slot.environment(booted.job.spec, booted.secrets, epoch, member.rank)
                 return Place(rank=member.rank, cwd=self.config.workdir, env=env)
         return None
 
@@ -290,72 +246,28 @@ class Agent:
     def _perform(self, effect: decide.Effect, booted: Booted) -> None:
         match effect:
             case decide.Restore():
-                self._forget_command()
+                self.slot.clear()
                 self.restorer.ask(effect.epoch)
             case decide.Start():
-                self._start(effect.epoch, effect.rank, booted)
+                assert booted.job is not None
+                assert booted.secrets is not None
+                if effect.rank == 0:
+                    self.sync.begin(effect.epoch.number)
+                resumed_step = self.sync.status.committed_step
+                self.slot.start(booted.job.spec, booted.secrets, effect.epoch, effect.rank, resumed_step)
             case decide.Signal():
                 self._tell_training()
                 assert booted.job is not None
-                name = booted.job.spec.stop_signal
-                self._log(f"asking the command to stop: {name}")
-                if self._command is not None:
-                    self._command.signal(signal_number(name))
+                self.slot.signal(booted.job.spec.stop_signal)
             case decide.Kill():
-                self._log("the command has not stopped in its time: SIGKILL")
-                if self._command is not None:
-                    self._command.kill()
+                self.slot.kill()
             case decide.Save():
                 self.sync.finish(effect.epoch, commits=effect.rank == 0)
             case decide.Report():
-                self.reporter.report(self._end_doc(effect.run))
+                self.reporter.report(self.slot.end_doc(effect.run))
             case decide.PowerOff():
                 self._log(f"ending this machine: {effect.why}")
                 self.done.set()
-
-    def _forget_command(self) -> None:
-        self._started = self._ended = None
-        self._command_started_s = self._first_step_s = None
-        self._progress = progress.Progress()
-
-    def _start(self, epoch: EpochDoc, rank: int, booted: Booted) -> None:
-        try:
-            assert booted.job is not None
-            assert booted.secrets is not None
-            env = environment.base(self.config, booted.job.spec, booted.secrets)
-            env = environment.of_rank(env, epoch, rank, self._progress_file(epoch))
-            if rank == 0:
-                self.sync.begin(epoch.number)
-            self._stream = self.shipper.stream(rank_stream(epoch.number, rank))
-            self._command = Command(
-                shell_argv(booted.job.spec.run, self.config.scratch),
-                cwd=self.config.workdir,
-                env=env,
-                output=self._stream.write,
-            )
-        except Exception as error:  # noqa: BLE001 - BROKEN, with its reason: another machine may do
-            problem = f"the command cannot be started: {one_line(error)}"
-            self._log(problem)
-            self._started = decide.Outcome(epoch=epoch.number, problem=problem)
-            return
-        self._command_started_s = self.clock.now_s()
-        self._first_started_s = self._first_started_s or self._command_started_s
-        self._log(f"epoch {epoch.number}: command started as rank {rank} of {len(epoch.members)}")
-
-    def _end_doc(self, run: decide.Run) -> EndDoc:
-        found = progress.read(self._progress_file(run.epoch))
-        code = run.exit_code if run.exit_code is not None else 0
-        return EndDoc(
-            epoch=run.epoch.number,
-            rank=run.rank,
-            lease_id=self.config.lease_id,
-            exit_code=code,
-            signalled=run.signalled,
-            finished=code == 0 and (found.finished or not run.signalled),
-            step=self._progress.step,
-            at_s=self._ended_s if self._ended_s is not None else self.clock.now_s(),
-            tail=self._stream.tail() if self._stream is not None else "",
-        )
 
     def _report_setup(self, booted: Booted) -> Booted:
         """A failed ``setup`` is the job's own fault, and said as such before this machine calls
@@ -401,40 +313,15 @@ class Agent:
 
     # ------------------------------------------------------------ the end
 
-    def _keep_until(self, until_s: float | None, grace_s: float) -> None:
-        """Tell the watchdog when this machine must be off, come what may; start it when first told."""
-        if until_s is None:
-            return
-        off_s = until_s + grace_s + decide.SAVE_LIMIT_S + WATCHDOG_MARGIN_S
-        if self._until_written_s is None or abs(off_s - self._until_written_s) > 1.0:
-            partial = self.config.until_file.with_suffix(".part")
-            partial.write_text(f"{off_s}\n")
-            partial.replace(self.config.until_file)
-            self._until_written_s = off_s
-        if self._watchdog is None:
-            script = Path(__file__).with_name("watchdog.py")
-            argv = [sys.executable, "-I", "-S", str(script), str(self.config.until_file), str(os.getpid())]
-            if self.config.poweroff is not None:
-                argv.append(self.config.poweroff)
-            self._watchdog = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
-
     def _close(self) -> None:
         """Everything of this machine ends; what can still be said, is."""
         self.boot.stop()
-        if self._command is not None:
-            self._command.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._command.wait(10.0)
+        self.slot.close()
         self.beats.write()
         with contextlib.suppress(Exception):
             self.shipper.flush()
         self.shipper.close()
-        if self._watchdog is not None:
-            self._watchdog.kill()
-            self._watchdog.wait()
-
-    def _progress_file(self, epoch: EpochDoc) -> Path:
-        return self.config.scratch / f"progress-{epoch.number:06d}.json"
+        self.lifeline.close()
 
     def _log(self, text: str) -> None:
         moment = datetime.fromtimestamp(self.clock.now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -443,3 +330,10 @@ class Agent:
             sys.stderr.write(line)
             sys.stderr.flush()
         self.boot_log.write(line.encode())
+
+
+def _off_s(inputs: decide.Inputs) -> float | None:
+    """When the timer that needs no agent ends this machine: after all that the agent may take."""
+    if inputs.until_s is None:
+        return None
+    return inputs.until_s + inputs.grace_s + decide.SAVE_LIMIT_S + MARGIN_S

@@ -32,10 +32,14 @@ class Seen:
 class Mailbox(threading.Thread):
     """Polls for epoch N + 1: one small get, cheap on every store."""
 
-    def __init__(self, store: ObjectStore, *, job_id: str, clock: Clock, log: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: ObjectStore, *, job_id: str, clock: Clock, log: Callable[[str], None], pace: float = 1.0
+    ) -> None:
         super().__init__(name="mailbox", daemon=True)
         self._store = store
         self._job_id = job_id
+        self._poll_s = EPOCH_POLL_S * pace
+        self._launcher_poll_s = LAUNCHER_POLL_S * pace
         self._clock = clock
         self._log = log
         self._lock = threading.Lock()
@@ -54,11 +58,11 @@ class Mailbox(threading.Thread):
         self._halt.set()
 
     def run(self) -> None:
-        wait_s = EPOCH_POLL_S
+        wait_s = self._poll_s
         while not self._halt.is_set():
             try:
                 self.poll()
-                wait_s = EPOCH_POLL_S
+                wait_s = self._poll_s
             except Exception as error:  # noqa: BLE001 - training goes on without a mailbox
                 problem = f"the mailbox cannot be read: {one_line(error)}"
                 with self._lock:
@@ -103,7 +107,7 @@ class Mailbox(threading.Thread):
 
     def _launcher(self, now_s: float) -> float | None:
         """When it was heard, if that is news."""
-        if now_s - self._launcher_read_s < LAUNCHER_POLL_S:
+        if now_s - self._launcher_read_s < self._launcher_poll_s:
             return None
         data = self._store.get(LAUNCHER_KEY)
         self._launcher_read_s = now_s

@@ -34,6 +34,7 @@ class Restorer(threading.Thread):
         cache: Path,
         job_id: str,
         log: Callable[[str], None],
+        pace: float = 1.0,
     ) -> None:
         super().__init__(name="restore", daemon=True)
         self._store = store
@@ -42,6 +43,7 @@ class Restorer(threading.Thread):
         self._cache = cache
         self._job_id = job_id
         self._log = log
+        self._poll_s = PREFETCH_S * pace
         self._queue: queue.SimpleQueue[EpochDoc | None] = queue.SimpleQueue()
         self._halt = threading.Event()
         self.prefetching = threading.Event()
@@ -72,7 +74,7 @@ class Restorer(threading.Thread):
         self._queue.put(None)
 
     def run(self) -> None:
-        wait_s = PREFETCH_S
+        wait_s = self._poll_s
         while not self._halt.is_set():
             try:
                 epoch = self._queue.get(timeout=wait_s)
@@ -85,7 +87,7 @@ class Restorer(threading.Thread):
             elif self.prefetching.is_set():
                 try:
                     self._prefetch()
-                    wait_s = PREFETCH_S
+                    wait_s = self._poll_s
                 except Exception as error:  # noqa: BLE001 - ahead of time: no harm if it fails
                     self._log(f"pre-fetching failed: {one_line(error)}")
                     wait_s = min(30.0, wait_s * 2)

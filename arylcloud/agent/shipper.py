@@ -116,11 +116,14 @@ class Stream:
 class Shipper(threading.Thread):
     """Ships every stream every ``FLUSH_S``, or sooner when much waits."""
 
-    def __init__(self, store: ObjectStore, folder: Path, *, on_error: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: ObjectStore, folder: Path, *, on_error: Callable[[str], None], pace: float = 1.0
+    ) -> None:
         super().__init__(name="shipper", daemon=True)
         self._store = store
         self._folder = folder
         self._on_error = on_error
+        self._flush_s = FLUSH_S * pace
         self._streams: dict[str, Stream] = {}
         self._numbers: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -136,13 +139,13 @@ class Shipper(threading.Thread):
             return self._streams[name]
 
     def run(self) -> None:
-        wait_s = FLUSH_S
+        wait_s = self._flush_s
         while not self._halt.is_set():
             self._wake.wait(wait_s)
             self._wake.clear()
             try:
                 self.flush()
-                wait_s = FLUSH_S
+                wait_s = self._flush_s
             except Exception as error:  # noqa: BLE001 - logs must not end anything
                 self._on_error(f"logs cannot be shipped: {error}")
                 wait_s = min(10.0, wait_s * 2)

@@ -1,41 +1,42 @@
 """The dead-man's timer that needs no agent: a small process beside it.
 
-Run as a script: ``python -I -S watchdog.py FILE AGENT_PID [POWEROFF]``. FILE holds the wall second at
-which the machine must be off, whatever happens; the agent moves it as the lease is renewed. At that
-moment the agent is killed (its commands go with it, see supervise.py) and POWEROFF is run, a shell
-command that ends the machine; where there is none, the end of the agent is the machine's end.
+Run as a script: ``python -I -S watchdog.py AGENT_PID [POWEROFF]``. Each line of standard input is the
+wall second at which the machine must be off, whatever happens; a later line replaces it; the end of
+input means that the agent is gone, and this process with it. At that second the agent is killed (its
+commands go with it, see supervise.py) and POWEROFF is run, a shell command that ends the machine;
+where there is none, the end of the agent is the machine's end.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
+import select
 import signal
 import sys
 import time
-from pathlib import Path
-from typing import Any
-
-TICK_S = 1.0
 
 
-def watch(file: Path, agent: int, poweroff: str | None) -> None:
-    if sys.platform.startswith("linux"):
-        libc: Any = ctypes.CDLL(None)
-        libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: gone with the agent
-    while os.getppid() == agent:
-        until_s = float("inf")
-        with contextlib.suppress(OSError, ValueError):
-            until_s = float(file.read_text())
-        if time.time() >= until_s:
-            print("arylcloud: the lease is over and the agent has not ended the machine", flush=True)  # noqa: T201
-            if poweroff:
-                os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", poweroff)  # noqa: S606
-            os.kill(agent, signal.SIGKILL)
-            return
-        time.sleep(TICK_S)
+def watch(agent: int, poweroff: str | None) -> None:
+    until_s = float("inf")
+    waiting = b""
+    while True:
+        left_s = until_s - time.time()  # wall time: a suspended machine has not stopped costing
+        if left_s <= 0:
+            break
+        if select.select([0], [], [], min(left_s, 5.0))[0]:
+            data = os.read(0, 4096)
+            if not data:
+                return
+            *lines, waiting = (waiting + data).split(b"\n")
+            if lines:
+                until_s = float(lines[-1])
+    if os.getppid() != agent:
+        return
+    os.write(2, b"arylcloud: the lease is over and the agent has not ended the machine\n")
+    if poweroff:
+        os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", poweroff)  # noqa: S606 - ours, from the stub
+    os.kill(agent, signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    watch(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None)
+    watch(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from arylcloud.agent import decide, notice, watchdog
+from arylcloud.agent import decide, notice
 from arylcloud.agent.boot import check_gpus, unpack_workdir
 from arylcloud.agent.config import Config, from_environment
 from arylcloud.agent.loop import Agent
@@ -170,33 +170,23 @@ def test_every_answer_to_the_question_is_a_notice(body: bytes, action: str, at_s
     assert (found.action, found.at_s, found.seen_s) == (action, at_s, 1000.0)
 
 
-def test_the_timer_ends_an_agent_that_hangs(tmp_path: Path) -> None:
-    until, off = tmp_path / "until", tmp_path / "off"
-    until.write_text(str(time.time() + 3600))
+@pytest.mark.parametrize("told", [["-1"], ["3600", "-1"]])
+def test_the_timer_ends_an_agent_that_hangs(tmp_path: Path, told: list[str]) -> None:
+    off = tmp_path / "off"
     code = (
-        "import subprocess, sys, time, os\n"
-        "w = subprocess.Popen([sys.executable, '-I', '-S', sys.argv[1], sys.argv[2], str(os.getpid()),"
-        " 'touch ' + sys.argv[3]])\n"
-        "print(w.pid, flush=True)\n"
+        "import os, sys, time\n"
+        "from arylcloud.agent.lifeline import Lifeline\n"
+        "line = Lifeline('touch ' + sys.argv[1], log=print)\n"
+        "for seconds in sys.argv[2:]: line.keep(time.time() + float(seconds)); time.sleep(0.3)\n"
         "time.sleep(600)\n"
     )
-    agent = subprocess.Popen(
-        [sys.executable, "-c", code, watchdog.__file__, str(until), str(off)], stdout=subprocess.PIPE
-    )
+    agent = subprocess.Popen([sys.executable, "-c", code, str(off), *told])
     try:
-        assert agent.stdout is not None
-        timer = int(agent.stdout.readline())
-        time.sleep(0.5)
-        assert agent.poll() is None
-        until.write_text(str(time.time() - 1))
         assert agent.wait(20) == -9
         wait_for(off.exists)
-        wait_for(lambda: not alive(timer))
     finally:
         agent.kill()
         agent.wait()
-        assert agent.stdout is not None
-        agent.stdout.close()
 
 
 def test_the_timer_goes_with_its_agent(job: Job) -> None:
