@@ -78,7 +78,12 @@ def test_nothing_survives_terminate(cloud: LocalCloud) -> None:
     assert not cloud.home(machine).exists()
 
 
-def test_terminate_lets_the_machine_hear_it(cloud: LocalCloud) -> None:
+def test_terminate_lets_the_machine_hear_it(tmp_path: Path) -> None:
+    with local_cloud(tmp_path, a_market(terminate_grace_s=60)) as cloud:
+        check_heard(cloud)
+
+
+def check_heard(cloud: LocalCloud) -> None:
     adapter = cloud.connect()
     machine = running(
         cloud, adapter, "trap 'echo heard; exit 0' TERM\necho up\nwhile :; do sleep 0.05; done\n"

@@ -6,7 +6,9 @@ marketfile     reading and checking such a file
 log            the cloud's own append-only record of everything that it did
 machines       what the log says of each machine (a fold)
 processes      starting, recognising and ending a machine's processes
-cloud          create, list, terminate, and the clockwork that ages the market
+book           what cloud and clockwork share: log, machines, market, lock
+cloud          the API: create, list, terminate, prices
+clockwork      what happens by itself: boots, price moves, interruptions, ends
 metadata       EC2's IMDSv2 spot protocol, per machine
 wire           names that daemon and adapter agree on
 control        the HTTP API that the adapter speaks

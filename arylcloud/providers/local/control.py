@@ -31,6 +31,7 @@ from arylcloud.core.errors import (
 )
 from arylcloud.core.offer import Offer
 from arylcloud.core.ports import MachineSpec
+from arylcloud.providers.local.book import Book
 from arylcloud.providers.local.cloud import Cloud
 from arylcloud.providers.local.market import Fault
 from arylcloud.providers.local.wire import API
@@ -58,9 +59,10 @@ class ControlServer(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, cloud: Cloud, secret: str, clock: Clock) -> None:
+    def __init__(self, cloud: Cloud, book: Book, secret: str, clock: Clock) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.cloud = cloud
+        self.book = book
         self.secret = secret
         self.clock = clock
         self.last_request_s = clock.now_s()
@@ -85,7 +87,7 @@ class ControlServer(ThreadingHTTPServer):
         with self._lock:
             call = self._calls[op]
             self._calls[op] += 1
-        return [fault for fault in self.cloud.market.faults if fault.op == op and fault.hits(call)]
+        return [fault for fault in self.book.market.faults if fault.op == op and fault.hits(call)]
 
     def perform(self, op: str, body: dict[str, Any], faults: list[Fault]) -> dict[str, Any]:
         """Raises an ArylError that tells what the cloud says no to."""
@@ -107,10 +109,10 @@ class ControlServer(ThreadingHTTPServer):
         cloud = self.cloud
         match op:
             case "health":
-                market, clock = cloud.market, cloud.market_clock
+                market, clock = self.book.market, self.book.market_clock
                 return {
                     "api": API,
-                    **cloud.market_id,
+                    **self.book.market_id,
                     "origin_s": clock.origin_s,
                     "scale": clock.scale,
                     "boot_s": market.boot_s,

@@ -22,6 +22,8 @@ from typing import Any
 from arylcloud.core.clock import Clock, MarketClock, SystemClock
 from arylcloud.core.errors import ArylError, IntegrityError, LocalStateError
 from arylcloud.providers.local import marketfile
+from arylcloud.providers.local.book import Book
+from arylcloud.providers.local.clockwork import Clockwork
 from arylcloud.providers.local.cloud import Cloud
 from arylcloud.providers.local.control import ControlServer
 from arylcloud.providers.local.log import CloudLog
@@ -85,14 +87,15 @@ def _run(folder: Path, setting: str | None, idle_exit_s: float, clock: Clock) ->
     cloud_log.append("daemon", wall_s=now_s, market_s=market_clock.market_s(now_s), pid=os.getpid())
 
     def lookup(instance_id: str) -> Instance | None:
-        return cloud.instance(instance_id)
+        with book.lock:
+            return book.machines.by_id.get(instance_id)
 
     service = MetadataService(
         lookup=lookup,
         tokens=Tokens(metadata_key(folder), clock),
         own_addresses=sys.platform == "linux",
     )
-    cloud = Cloud(
+    book = Book(
         folder=folder,
         market=market,
         market_clock=market_clock,
@@ -102,9 +105,10 @@ def _run(folder: Path, setting: str | None, idle_exit_s: float, clock: Clock) ->
         bind=service.bind,
         unbind=service.unbind,
     )
-    cloud.rebind()
+    clockwork = Clockwork(book)
+    clockwork.rebind()
     service.start()
-    server = ControlServer(cloud, secrets.token_hex(32), clock)
+    server = ControlServer(Cloud(book, clockwork.terminate), book, secrets.token_hex(32), clock)
     threading.Thread(
         target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="control", daemon=True
     ).start()
@@ -115,16 +119,16 @@ def _run(folder: Path, setting: str | None, idle_exit_s: float, clock: Clock) ->
     log.info("market %s, port %d, %d records", opened["market"], server.server_port, len(cloud_log))
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    while not stop.wait(BUSY_TICK_S if cloud.busy else IDLE_TICK_S):
+    while not stop.wait(BUSY_TICK_S if clockwork.busy else IDLE_TICK_S):
         if not (folder / LOG_FILE).exists():
             log.warning("%s is gone: ending every machine", folder)
-            cloud.end_everything()
+            clockwork.end_everything()
             break
         try:
-            cloud.tick()
+            clockwork.tick()
         except LocalStateError as error:  # a full disk: what was due stays due
             log.error("%s", error.message)  # noqa: TRY400
-        if not cloud.busy and server.idle_s() > idle_exit_s:
+        if not clockwork.busy and server.idle_s() > idle_exit_s:
             break
     server.shutdown()
     service.close()

@@ -110,6 +110,8 @@ class Market:
     """Shortest time that is billed, market seconds."""
     until_grace_s: float
     """Wall seconds after a machine's ``until`` at which the cloud ends it."""
+    terminate_grace_s: float
+    """Wall seconds between SIGTERM and SIGKILL when a machine is terminated on request."""
     loop_s: float | None
     """Steps and scripted interruptions repeat with this period; None = the last step holds."""
     offers: tuple[MarketOffer, ...]

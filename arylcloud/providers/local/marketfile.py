@@ -94,6 +94,7 @@ def parse(text: str, *, what: str) -> Market:
         notice_s=top.number("notice_s", minimum=0, default=120.0),
         minimum_s=top.number("minimum_s", minimum=0, default=60.0),
         until_grace_s=top.number("until_grace_s", minimum=0, default=60.0),
+        terminate_grace_s=top.number("terminate_grace_s", minimum=0, default=0.5),
         loop_s=top.maybe_number("loop_s", minimum=0, exclusive=True),
         offers=tuple(_offer(item) for item in top.objects("offers")),
         faults=tuple(_fault(item) for item in top.objects("faults", default=())),
