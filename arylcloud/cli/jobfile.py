@@ -132,7 +132,6 @@ def load_job(
         constraints=Constraints(**draft.constraints),
         **draft.fields,
     )
-    _check_together(spec, str(path))
     return spec, {name: value for name, value in secrets.items() if value is not None}
 
 
@@ -200,12 +199,21 @@ def _read_aryl(aryl: Section | None, draft: _Draft) -> None:
 
 
 def _profile(value: Value) -> ProfileRef:
-    """A name, a transformer's shape, or the user's own rates."""
+    """A name, a transformer's shape, or the user's own rates; batch, seq_len and precision beside them."""
     if not value.is_mapping:
         return ProfileRef(name=value.text)
     section = value.section()
     if "params" in section.entries:
         return ProfileRef(shape=_shape(section, value))
+    batch = section.get("batch", units.parse_count)
+    conditions: dict[str, Any] = {
+        "batch": None if batch is None else float(batch),
+        "seq_len": section.get("seq_len", units.parse_count),
+        "precision": section.text("precision"),
+    }
+    if (name := section.text("name")) is not None:
+        section.finish()
+        return ProfileRef(name=name, **conditions)
     unit = section.take("unit")
     rates = []
     for key in list(section.entries):
@@ -223,11 +231,11 @@ def _profile(value: Value) -> ProfileRef:
             f"{unit.what}: {unit.text!r} is no unit of throughput",
             hint=f"one of {', '.join(units.RATE_UNITS)}",
         )
-    return ProfileRef(rates=tuple(rates), unit=name)
+    return ProfileRef(rates=tuple(rates), unit=name, **conditions)
 
 
 def _rate(key: str, value: Value) -> InlineRate:
-    if key in ("layers", "hidden", "seq_len", "batch", "precision"):
+    if key in ("layers", "hidden"):
         raise UsageError(f"{value.what}: a transformer's shape needs params, too", hint="params: 124e6")
     try:
         gpu, count = parse_request(key)
@@ -434,26 +442,3 @@ def _apply_flags(flags: Overrides, draft: _Draft, resources: Resources) -> Resou
     if flags.gpus:
         resources = override_gpus(resources, flags.gpus)
     return resources
-
-
-def _check_together(spec: JobSpec, file: str) -> None:
-    profile, work = spec.profile, spec.work
-    if (
-        profile is not None
-        and profile.unit is not None
-        and work is not None
-        and profile.unit != f"{work.unit}/s"
-    ):
-        raise UsageError(
-            f"{file}: work is in {work.unit}, the profile's rates in {profile.unit}",
-            hint="give both in the same unit",
-        )
-    if (
-        profile is not None
-        and profile.shape is not None
-        and work is not None
-        and work.unit not in ("tokens", "steps")
-    ):
-        raise UsageError(
-            f"{file}: a transformer's shape tells tokens, not {work.unit}", hint="work: 20B tokens"
-        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from arylcloud.cli.texttable import BOLD, paragraph, styled, table, width
 from arylcloud.core.codec import encode
 
 if TYPE_CHECKING:
@@ -38,26 +39,54 @@ def _flat(candidate: Candidate) -> dict[str, Any]:
 
 
 def show(plan: Plan) -> None:
-    """Table and chart on stdout."""
-    from arylcloud.cli.output import stdout
-
-    console = stdout()
+    """Table, chart, reasons and rejections on stdout."""
+    columns = width()
     job = plan.job
     newest = f"newest price {plan.catalogue.as_of}" if plan.catalogue.as_of else "no price is dated"
     work = f" · {job.work.amount:g} {job.work.unit}" if job.work else ""
-    console.print(f"{job.name}{work} · objective {plan.objective}{_limits(plan)}", markup=False, style="bold")
-    console.print(f"{plan.catalogue.offers:,} offers, {newest}\n", markup=False)
-    console.print(_table(plan))
-    chart = _chart(plan, console.width)
+    lines = [
+        styled(f"{job.name}{work} · objective {plan.objective}{_limits(plan)}", BOLD),
+        f"{plan.catalogue.offers:,} offers, {newest}",
+        "",
+        _table(plan, columns),
+    ]
+    chart = _chart(plan, columns)
     if chart:
-        console.print(chart, markup=False)
-    console.print("\nwhy", style="bold")
-    for text in plan.why:
-        console.print(f"  · {text}", markup=False)
+        lines += ["", chart]
+    lines += ["", styled("why", BOLD)]
+    lines += [paragraph(text, columns=columns, first="  · ", rest="    ") for text in plan.why]
     if plan.rejected:
-        console.print("\nnot considered", style="bold")
-        for r in plan.rejected:
-            console.print(f"  {r.count:>7,}  {r.reason}  (such as {r.example})", markup=False)
+        lines += ["", styled("not considered", BOLD)]
+        lines += [
+            paragraph(
+                f"{r.reason} (such as {r.example})", columns=columns, first=f"{r.count:>9,}  ", rest=" " * 11
+            )
+            for r in plan.rejected
+        ]
+    sys.stdout.write(_fit("\n".join(lines)) + "\n")
+
+
+def _fit(text: str) -> str:
+    """A terminal that is not UTF-8 gets letters that it has, and no traceback."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    if is_utf8():
+        return text
+    plain = text.translate({ord("×"): "x", ord("·"): "-", ord("≤"): "<=", ord("…"): "~", ord("–"): "-"})
+    return plain.encode(encoding, "replace").decode(encoding)
+
+
+def is_utf8() -> bool:
+    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
+
+
+_SOURCE = {"measured": "meas.", "published": "publ.", "estimated": "est.", "user": "yours"}
+
+
+def _range(p50: float, p90: float) -> str:
+    """Both in one unit: ``5.0-5.8 h``, ``12-14 min``, ``4.1-5.0 d``."""
+    if p90 < 1:
+        return f"{p50 * 60:.0f}-{p90 * 60:.0f} min"
+    return f"{p50:.1f}-{p90:.1f} h" if p90 < 72 else f"{p50 / 24:.1f}-{p90 / 24:.1f} d"
 
 
 def _limits(plan: Plan) -> str:
@@ -76,31 +105,13 @@ def _limits(plan: Plan) -> str:
     return "".join(f" · {part}" for part in parts)
 
 
-def _table(plan: Plan) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+def _table(plan: Plan, columns: int) -> str:
     profiled = plan.chosen.usd is not None
-    table.add_column("#", justify="right")
-    table.add_column("machines", overflow="fold")
-    table.add_column("GPUs")
-    table.add_column("where", overflow="fold")
-    table.add_column("market")
-    table.add_column("$/h", justify="right")
-    table.add_column("as of")
-    if profiled:
-        table.add_column("hours p50", justify="right")
-        table.add_column("p90", justify="right")
-        table.add_column("$ mean", justify="right")
-        table.add_column("p90", justify="right")
-        table.add_column("rate from")
-        table.add_column("")
-    else:
-        table.add_column("why", overflow="fold")
-    for c, places in _grouped(plan.candidates):
-        table.add_row(*_row(c, places, profiled), style="bold" if c.rank == 1 else "")
-    return table
+    headers = ["#", "machines", "GPUs", "where", "market", "$/h each", "as of"]
+    headers += ["hours p50-p90", "$ mean", "$ p90", "rate", ""] if profiled else ["why"]
+    rows = [_row(c, places, profiled) for c, places in _grouped(plan.candidates)]
+    right = frozenset({0, 5, 7, 8, 9} if profiled else {0, 5})
+    return table(headers, rows, right=right, shrink=3, columns=columns, bold_rows=frozenset({0}))
 
 
 def _grouped(candidates: tuple[Candidate, ...]) -> list[tuple[Candidate, int]]:
@@ -115,10 +126,10 @@ def _grouped(candidates: tuple[Candidate, ...]) -> list[tuple[Candidate, int]]:
 
 
 def _row(c: Candidate, places: int, profiled: bool) -> list[str]:
-    from arylcloud.cli.output import hours
-
     offer = c.offer
-    where = offer.place + (f" (+{places} more)" if places else "")
+    # a zone's own name tells its region, but for Azure's 1, 2, 3: the reasons below name places in full
+    short = f"{offer.cloud}/{offer.zone}" if offer.zone and not offer.zone.isdigit() else offer.place
+    where = short + (f" +{places}" if places else "")
     cells = [
         str(c.rank),
         f"{c.nodes} × {offer.instance_type}",
@@ -142,16 +153,15 @@ def _row(c: Candidate, places: int, profiled: bool) -> list[str]:
     )
     return [
         *cells,
-        hours(c.hours.p50),
-        hours(c.hours.p90),
+        _range(c.hours.p50, c.hours.p90),
         f"{c.usd.mean:,.2f}",
         f"{c.usd.p90:,.2f}",
-        f"{c.throughput_source}{rel}",
+        f"{_SOURCE[c.throughput_source or 'estimated']}{rel}",
         flags,
     ]
 
 
-def _chart(plan: Plan, width: int) -> str:
+def _chart(plan: Plan, columns: int) -> str:
     """Time against money: dots are candidates, letters the Pareto set, * the chosen one."""
     from arylcloud.cli.charts import Point, scatter
 
@@ -177,9 +187,13 @@ def _chart(plan: Plan, width: int) -> str:
     ]
     if len(points) < 3:
         return ""
-    utf8 = (getattr(sys.stdout, "encoding", "") or "").lower().replace("-", "") == "utf8"
     text = scatter(
-        points, x_label="hours (p50)", y_label="USD (mean)", width=min(width, 76), height=12, unicode=utf8
+        points,
+        x_label="hours (p50)",
+        y_label="USD (mean)",
+        width=min(columns, 76),
+        height=12,
+        unicode=is_utf8(),
     )
     return f"{text}\n  *  chosen; letters: the Pareto set (nothing is faster and cheaper)\n" + "\n".join(
         legend

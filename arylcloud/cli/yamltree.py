@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -146,6 +145,8 @@ class Section:
 
     def finish(self) -> None:
         for key, found in self.entries.items():
+            from difflib import get_close_matches  # only on the way to an error message
+
             close = get_close_matches(key, self.known, n=1, cutoff=0.5)
             hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(sorted(self.known))}"
             raise UsageError(
@@ -155,6 +156,8 @@ class Section:
 
 def one_of(text: str, options: tuple[str, ...], *, what: str) -> str:
     if text not in options:
+        from difflib import get_close_matches
+
         close = get_close_matches(text, options, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(options)}"
         raise UsageError(f"{what}: {text!r} is none of {', '.join(options)}", hint=hint)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,6 +201,8 @@ def check_names(resources: Resources, table: OfferTable) -> None:
 def _known(kind: str, name: str, names: Sequence[str], *, present: bool | None = None) -> None:
     if present if present is not None else name in names:
         return
+    from difflib import get_close_matches  # only on the way to an error message
+
     close = get_close_matches(name, names, n=3, cutoff=0.6)
     raise UsageError(
         f"no offer is known for {kind} {name!r}",
