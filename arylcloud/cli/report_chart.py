@@ -152,7 +152,7 @@ def _placement(leases: Sequence[LeaseCost], x: Scale, top: float, places: dict[s
                 f'<rect x="{at}" y="{y + 3}" width="{width}" height="{ROW - 8}" class="span {cls}">'
                 f"<title>{title}</title></rect>"
             )
-        if cost.ended_s is not None and cost.cause == "interrupted":
+        if cost.ended_s is not None and (cost.noticed or cost.cause == "interrupted"):
             at = x(cost.ended_s)
             title = escape(f"{ending(cost)} at {elapsed(cost.ended_s - x.low)}")
             cls = "cut announced" if cost.noticed else "cut"
@@ -208,12 +208,15 @@ def _progress(made: Account, x: Scale, top: float) -> list[str]:
 
 def _points(state: JobState, training: Training) -> list[tuple[float, int]]:
     """(wall seconds, step) that the journal knows of one command, in order of time."""
-    points = [(training.started_at_s, training.first_step)]
-    points += [
-        (c.saved_at_s, c.step)
-        for c in state.checkpoints
-        if c.epoch == training.epoch and c.saved_at_s >= training.started_at_s
-    ]
+    saved = [(c.saved_at_s, c.step) for c in state.checkpoints if c.epoch == training.epoch]
+    points = (
+        saved
+        if saved and saved[0][0] <= training.started_at_s
+        else [
+            (training.started_at_s, training.first_step),
+            *saved,
+        ]
+    )
     if training.stopped_at_s is not None and training.last_step is not None:
         points.append((training.stopped_at_s, training.last_step))
     return sorted(points)

@@ -201,7 +201,7 @@ def _strip(console: Console, made: Account) -> None:
             at = start + (i + 0.5) * cell
             kind = next((s.kind for s in cost.spans if s.from_s <= at < s.to_s), None)
             row.append(MARKS[kind] if kind else " ", style=STYLES[kind] if kind else "")
-        if cost.cause == "interrupted" and cost.ended_s is not None:
+        if cost.ended_s is not None and (cost.noticed or cost.cause == "interrupted"):
             at_cell = min(STRIP - 1, max(0, int((cost.ended_s - start) / cell)))
             row = row[: at_cell + 2] + Text("✕", style="bold red") + row[at_cell + 3 :]
         price = "free" if cost.free else rate(cost.usd_per_hour)

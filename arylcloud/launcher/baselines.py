@@ -3,8 +3,9 @@
 Pure, from the journal's quotes (``BaselineQuoted``): what was on offer when the choice was made. A
 figure that is missing makes a baseline "not known", and its text names the figure.
 
-Common to all: the work is the machine time whose steps were kept, at the speeds quoted; one boot per
-node, as long as this job's boots took on average; the same checkpoint storage; no egress.
+Common to all: the work is the machine time whose steps were kept, at the speeds quoted; the same checkpoint
+storage; no egress. On demand: one boot per node, as long as this job's boots took on average. On spot: the
+waste of this run (boots, lost work, idle), since staying elsewhere would not have spared interruptions.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from fractions import Fraction
 from typing import Final
 
 from arylcloud.core.events import BaselineQuoted
-from arylcloud.core.offer import Offer
+from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import PricePoint
 from arylcloud.launcher.ledger import MICRO, LeaseCost, Report, integral_usd
 from arylcloud.launcher.state import JobState
@@ -63,7 +64,7 @@ def baselines(
         try:
             if not report.leases or report.seconds.useful <= 0:
                 raise _Missing("no steps were kept: there is no work to compare")  # noqa: TRY301
-            usd, hours, basis = how(state, report, mine, quoted)
+            usd, hours, basis = how(report, mine, quoted)
         except _Missing as missing:
             found.append(
                 Baseline(name=name, label=LABELS[name], usd_micro=None, hours=None, basis=str(missing))
@@ -77,15 +78,13 @@ def baselines(
 _Answer = tuple[Fraction, float, str]
 
 
-def _on_demand(
-    state: JobState, report: Report, mine: Sequence[BaselineQuoted], _all: Sequence[BaselineQuoted]
-) -> _Answer:
+def _on_demand(report: Report, mine: Sequence[BaselineQuoted], _all: Sequence[BaselineQuoted]) -> _Answer:
     usd, seconds = Fraction(0), 0.0
     for cost in report.leases:
         if cost.seconds.useful > 0:
             usd += _rate(_twin(mine, cost.offer)) * Fraction(cost.seconds.useful) / 3600
             seconds += cost.seconds.useful
-    boot = _boots_s(state, report)
+    boot = _boots_s(report)
     usd += _rate(_twin(mine, report.leases[0].offer)) * Fraction(boot) / 3600
     return (
         usd,
@@ -94,27 +93,26 @@ def _on_demand(
     )
 
 
-def _cheapest(
-    state: JobState, report: Report, mine: Sequence[BaselineQuoted], quoted: Sequence[BaselineQuoted]
-) -> _Answer:
+def _cheapest(report: Report, mine: Sequence[BaselineQuoted], quoted: Sequence[BaselineQuoted]) -> _Answer:
     if not mine:
         raise _Missing("the cheapest $/h offer was not quoted when the job was submitted")
     quote = mine[-1]
     if quote.speed is None or quote.speed <= 0:
         raise _Missing(f"the job's speed on {quote.offer.instance_type} is not known")
-    seconds = _work_s(report, quoted) / quote.speed + _boots_s(state, report)
+    # a spot machine would have been interrupted there, too: this run's waste stands for that one's
+    spot = quote.offer.market is Market.SPOT
+    around = report.seconds.waste if spot else _boots_s(report)
+    seconds = _work_s(report, quoted) / quote.speed + around
     usd = _rate(quote.offer) * Fraction(seconds) / 3600
-    return usd, seconds / 3600, f"{quote.offer.key}, uninterrupted, at {quote.speed:.2g}× the speed"
+    how = "this run's waste included" if spot else "uninterrupted"
+    return usd, seconds / 3600, f"{quote.offer.key} at {quote.speed:.2g}× the speed, {how}"
 
 
-def _fixed_zone(
-    _state: JobState, report: Report, mine: Sequence[BaselineQuoted], quoted: Sequence[BaselineQuoted]
-) -> _Answer:
+def _fixed_zone(report: Report, mine: Sequence[BaselineQuoted], quoted: Sequence[BaselineQuoted]) -> _Answer:
     if not mine:
         raise _Missing("the first placement was not quoted when the job was submitted")
     quote = mine[-1]
     nodes = _nodes(report)
-    # staying does not spare the interruptions: the waste of this run is taken over
     seconds = _work_s(report, quoted) + report.seconds.waste
     start = min(cost.launched_s for cost in report.leases)
     if quote.prices and quote.prices[0].from_s <= start:
@@ -123,7 +121,7 @@ def _fixed_zone(
         rate = float(_rate(quote.offer))
         prices, what = (PricePoint(from_s=start, usd_per_hour=rate),), "the price at submission"
     usd = integral_usd(prices, start, start + seconds / nodes) * nodes
-    return usd, seconds / 3600, f"{quote.offer.key} throughout, this run's interruptions included, at {what}"
+    return usd, seconds / 3600, f"{quote.offer.key} throughout, this run's waste included, at {what}"
 
 
 def _work_s(report: Report, quoted: Sequence[BaselineQuoted]) -> float:
@@ -162,7 +160,7 @@ def _rate(offer: Offer) -> Fraction:
     return Fraction(offer.usd_per_hour)
 
 
-def _boots_s(state: JobState, report: Report) -> float:
+def _boots_s(report: Report) -> float:
     """One boot for each node, as long as the boots of machines that came to train took on average."""
     boots = [
         span.to_s - span.from_s
@@ -171,8 +169,7 @@ def _boots_s(state: JobState, report: Report) -> float:
         for span in cost.spans
         if span.kind == "boot"
     ]
-    nodes = max((len(epoch.members) for epoch in state.epochs), default=1)
-    return nodes * sum(boots) / len(boots) if boots else 0.0
+    return _nodes(report) * sum(boots) / len(boots) if boots else 0.0
 
 
 def _nodes(report: Report) -> int:

@@ -106,7 +106,7 @@ def _entry(
                 at_s=at_s,
                 kind="epoch",
                 text=f"epoch {event.number}, {what}: {event.reason}",
-                step=event.resume_step,
+                step=event.resume_step if event.members else None,
             )
         case ev.TrainingStarted():
             return Entry(

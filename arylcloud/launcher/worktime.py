@@ -60,6 +60,8 @@ def _step_times(state: JobState, lease: Lease, kept: Mapping[int, float]) -> lis
     """(start, stop, kept until) in market seconds for each epoch that this lease trained in."""
     market_s = state.market_clock.market_s
     member_of = {e.number for e in state.epochs if any(m.lease_id == lease.lease_id for m in e.members)}
+    # a checkpoint shows steps even where the training itself told of none before
+    first_save = {c.epoch: c.saved_at_s for c in reversed(state.checkpoints)}
     gangs: dict[int, list[Training]] = {}
     for training in state.trainings:
         if training.epoch in member_of:
@@ -68,7 +70,7 @@ def _step_times(state: JobState, lease: Lease, kept: Mapping[int, float]) -> lis
     for number, gang in gangs.items():
         # a rank that reports no progress of its own steps with the others
         own = [t for t in gang if t.lease_id == lease.lease_id] or gang
-        start = min(t.started_at_s for t in own)
+        start = min(min(t.started_at_s for t in own), first_save.get(number, math.inf))
         stop = max(math.inf if t.stopped_at_s is None else t.stopped_at_s for t in own)
         found.append((market_s(start), market_s(stop), market_s(kept[number])))
     return sorted(found)

@@ -170,6 +170,11 @@ def test_a_rank_without_progress_of_its_own_steps_with_its_gang() -> None:
     assert (a.seconds.lost_work, b.seconds.lost_work) == (50.0, 50.0)
 
 
+def test_a_checkpoint_shows_steps_before_the_training_told_of_any() -> None:
+    d = Diary().lease("a", 0.0).epoch(0.0, "a").save(1, 1, 80.0, 5).train(1, "a", 90.0)
+    assert build_report(d.state, now_s=100.0).seconds.boot == 80.0
+
+
 def test_running_steps_are_not_lost_yet() -> None:
     d = Diary().lease("a", 0.0).epoch(0.0, "a").train(1, "a", 10.0)
     assert build_report(d.state, now_s=500.0).seconds.useful == 490.0
