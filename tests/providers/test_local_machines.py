@@ -12,6 +12,7 @@ import pytest
 from providers.contract import gone, of, wait_for
 from providers.localcloud import LocalCloud, a_market, an_offer, local_cloud
 
+from arylcloud.core.clock import SystemClock
 from arylcloud.core.errors import OtherCloudError
 from arylcloud.core.ports import EndCause, Machine, MachineState
 from arylcloud.providers.local import processes
@@ -173,3 +174,19 @@ def test_a_number_that_is_used_again_is_nobodys_leader() -> None:
     assert not impostor.names_session
     assert not processes.Leader(pid=me, identity="another-boot:1").names_session
     assert processes.members("i-none", impostor) == []
+
+
+def test_where_there_is_no_proc_the_tree_is_found_by_ps(tmp_path: Path) -> None:
+    """What other systems use; it can be held against /proc here."""
+    (tmp_path / processes.USER_DATA).write_text("sleep 614 & (sleep 615 &) \necho up; sleep 616\n")
+    console = tmp_path / "console"
+    gate = processes.prepare(tmp_path, console, {"PATH": os.environ["PATH"]})
+    gate.open()
+    try:
+        wait_for(lambda: "up" in console.read_text(encoding="utf-8"), "the tree")
+        wait_for(lambda: len(processes.members("i-none", gate.leader)) == 5, "five processes")
+        by_ps = processes._members_by_ps(gate.leader.pid)
+        assert sorted(by_ps) == sorted(processes.members("i-none", gate.leader))
+    finally:
+        assert processes.end_all("i-none", gate.leader, SystemClock(), grace_s=0.0)
+        gate.child.wait()
