@@ -1,0 +1,124 @@
+"""Local checkpoints: found, written whole or not at all, pruned. Uploading them is the agent's work."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from arylcloud.training.environment import info
+from arylcloud.training.progress import saved
+
+COMPLETE = "_COMPLETE"
+_STEP = re.compile(r"step-(\d{1,18})")
+
+
+class _Last:
+    """When this process last saved, or first asked: what ``should_checkpoint`` counts from."""
+
+    at: float | None = None
+
+
+def completed(folder: Path | None = None) -> list[tuple[int, Path]]:
+    """(step, path) of every complete checkpoint in ``folder`` (default: this job's), by step."""
+    root = info().checkpoint_dir if folder is None else folder
+    found = []
+    for path in root.iterdir() if root.is_dir() else ():
+        match = _STEP.fullmatch(path.name)
+        if match and path.is_dir() and not path.is_symlink() and _is_complete(path):
+            found.append((int(match[1]), path))
+    return sorted(found)
+
+
+def latest(folder: Path | None = None) -> Path | None:
+    """The newest complete checkpoint, or None: start from the beginning."""
+    found = completed(folder)
+    return found[-1][1] if found else None
+
+
+def _is_complete(path: Path) -> bool:
+    if (path / COMPLETE).exists():
+        return True
+    # a rename changes a folder's ctime and not its mtime; creating files in it changes both alike
+    status = path.stat()
+    return status.st_ctime_ns > status.st_mtime_ns
+
+
+def should_checkpoint(default_s: float = 600.0) -> bool:
+    """Is it time to save? Every ``$ARYL_CHECKPOINT_INTERVAL_S`` seconds (without it, ``default_s``), counted
+    from the end of the last ``save``, at first from the first call."""
+    now = time.monotonic()
+    if _Last.at is None:
+        _Last.at = now
+    interval_s = info().checkpoint_interval_s
+    return now - _Last.at >= (default_s if interval_s is None else interval_s)
+
+
+@contextmanager
+def save(step: int, *, keep: int = 2) -> Iterator[Path]:
+    """An empty folder to write checkpoint ``step`` into. If the block ends well, every file is brought to
+    the disk, the folder becomes ``step-<step>`` by one rename (replacing an older one of that
+    name), and of the earlier ones the last ``keep`` - 1 stay. If it raises, nothing changes.
+
+    Killed anywhere, it leaves the earlier steps' checkpoints whole. Raises OSError when the disk is
+    full. With several processes: call it in one process per node.
+    """
+    begun = time.monotonic()
+    root = info().checkpoint_dir
+    root.mkdir(parents=True, exist_ok=True)
+    for stale in root.glob(".step-*"):
+        if not _alive(stale.suffix[1:]):
+            shutil.rmtree(stale, ignore_errors=True)
+    folder = root / f".step-{step}.{os.getpid()}"
+    folder.mkdir()
+    try:
+        yield folder
+        (folder / COMPLETE).touch()
+        _sync_tree(folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    final = root / f"step-{step}"
+    old = root / f".step-{step}.old"
+    if final.exists():
+        final.rename(old)
+    folder.rename(final)
+    _sync(root)
+    shutil.rmtree(old, ignore_errors=True)
+    earlier = [path for number, path in completed(root) if number < step]
+    for path in earlier[: len(earlier) - (keep - 1)] if keep - 1 < len(earlier) else []:
+        shutil.rmtree(path, ignore_errors=True)
+    _Last.at = time.monotonic()
+    saved(step, _Last.at - begun)
+
+
+def _alive(pid: str) -> bool:
+    """Does the process that writes this folder still live, and is another than this one?"""
+    if not pid.isdigit() or int(pid) == os.getpid():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _sync_tree(folder: Path) -> None:
+    for where, _, names in os.walk(folder):
+        for name in names:
+            _sync(Path(where, name))
+        _sync(Path(where))
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,63 @@
+"""Who and where this process is, from the environment; every variable may be absent."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_DIR = "checkpoints"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Info:
+    job_id: str | None
+    """The same over all attempts; None = not under arylcloud."""
+    attempt: int
+    """1 at the first start; counts every start after an interruption or a move."""
+    rank: int
+    """Of this node, from 0."""
+    world: int
+    """Number of nodes, not of processes."""
+    node_ips: tuple[str, ...]
+    """In order of rank; empty = unknown."""
+    checkpoint_dir: Path
+    progress_file: Path | None
+    notice_file: Path | None
+    checkpoint_interval_s: float | None
+    """What the launcher advises (Young/Daly); None = no advice."""
+
+
+def info() -> Info:
+    """Read afresh at every call; numbers that are none count as absent."""
+    env = os.environ
+    return Info(
+        job_id=env.get("ARYL_JOB_ID") or None,
+        attempt=_whole(env.get("ARYL_ATTEMPT"), 1),
+        rank=_whole(env.get("ARYL_NODE_RANK"), 0),
+        world=_whole(env.get("ARYL_NUM_NODES"), 1),
+        node_ips=tuple(env.get("ARYL_NODE_IPS", "").split()),
+        checkpoint_dir=Path(env.get("ARYL_CHECKPOINT_DIR") or DEFAULT_DIR),
+        progress_file=_path(env.get("ARYL_PROGRESS_FILE")),
+        notice_file=_path(env.get("ARYL_NOTICE_FILE")),
+        checkpoint_interval_s=_seconds(env.get("ARYL_CHECKPOINT_INTERVAL_S")),
+    )
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
+
+
+def _whole(text: str | None, default: int) -> int:
+    try:
+        return int(text) if text else default
+    except ValueError:
+        return default
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        value = float(text) if text else 0.0
+    except ValueError:
+        return None
+    return value if 0.0 < value < float("inf") else None
