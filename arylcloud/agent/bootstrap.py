@@ -1,7 +1,9 @@
 """The boot stub: POSIX sh, far below the smallest user-data limit (AWS: 16 KB), no secrets.
 
-It checks for Python, fetches the runtime (``runtime.py``), verifies its digest, unpacks it and becomes
-the agent. Everything that it says goes to ``boot.log`` in the machine's folder, and to the console.
+It checks for Python, fetches the runtime (``runtime.py``), verifies its digest, unpacks it and runs
+the agent; when the agent ends, for whatever reason (SIGKILL too), the machine ends: a machine without
+an agent would be paid for and do nothing. Everything that it says goes to ``boot.log`` in the machine's
+folder, and to the console.
 """
 
 from __future__ import annotations
@@ -28,14 +30,17 @@ _STUB = """\
 umask 077
 [ "$PWD" = / ] && mkdir -p /opt/arylcloud && cd /opt/arylcloud
 @ENV@
+end() {
+  [ -n "$ARYL_POWEROFF" ] && sh -c "$ARYL_POWEROFF"
+  exit "$1"
+}
 say() { echo "$(date -u +%Y-%m-%dT%H:%M:%SZ) $*" | tee -a boot.log >&2; }
 fail() {
   say "$*"
   if [ -n "$ARYL_BOOT_LOG_DIR" ]; then
     mkdir -p "$ARYL_BOOT_LOG_DIR" && cp boot.log "$ARYL_BOOT_LOG_DIR/00000001.log"
   fi
-  [ -n "$ARYL_POWEROFF" ] && sh -c "$ARYL_POWEROFF"
-  exit 1
+  end 1
 }
 command -v python3 >/dev/null 2>&1 ||
   fail "arylcloud needs Python 3.11 or newer, and this machine's image has no python3"
@@ -43,7 +48,10 @@ cat >boot.py <<'ARYL_BOOT'
 @FETCH@ARYL_BOOT
 problem=$(python3 -S boot.py 2>&1) || fail "$problem"
 export ARYL_USER_PYTHONPATH="$PYTHONPATH" PYTHONPATH="$PWD/runtime/lib"
-exec python3 -s -S -P -m arylcloud.agent 2>>boot.log
+python3 -s -S -P -m arylcloud.agent 2>>boot.log
+code=$?
+[ "$code" = 0 ] || say "the agent ended with exit code $code"
+end "$code"
 """
 
 # Parses on every Python 3, so that an old one gets its one clear line. No dollar sign, no backtick.

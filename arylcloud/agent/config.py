@@ -7,7 +7,7 @@ ARYL_METADATA        protocol of the notices: ``ec2`` (default) or ``none``
 ARYL_METADATA_URL    its endpoint; ARYL_METADATA_POLL_S how often to ask
 ARYL_GPUS            GPUs that this machine must have; absent = not checked
 ARYL_LINGER_S        idle without a launcher for this long, the machine ends itself
-ARYL_POWEROFF        shell command that ends the machine; absent = the agent's exit does
+ARYL_POWEROFF        shell command by which the stub ends the machine; absent = its exit does
 ARYL_USER_PYTHONPATH the image's own PYTHONPATH, for the user's processes
 """
 
@@ -60,7 +60,6 @@ class Config:
     gpus: int | None = None
     check_gpus: bool = False
     linger_s: float = 600.0
-    poweroff: str | None = None
 
     @property
     def pace(self) -> float:
@@ -106,7 +105,6 @@ def from_environment(environ: Mapping[str, str], home: Path) -> Config:
         gpus=_whole(environ, "ARYL_GPUS"),
         check_gpus=environ.get("ARYL_CHECK_GPUS") == "1",
         linger_s=_number(environ, "ARYL_LINGER_S", 600.0) or 0.0,
-        poweroff=environ.get("ARYL_POWEROFF") or None,
     )
 
 

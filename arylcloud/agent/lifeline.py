@@ -15,8 +15,7 @@ SCRIPT = Path(__file__).with_name("watchdog.py")
 
 
 class Lifeline:
-    def __init__(self, poweroff: str | None, *, log: Callable[[str], None]) -> None:
-        self._poweroff = poweroff
+    def __init__(self, *, log: Callable[[str], None]) -> None:
         self._log = log
         self._told_s: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -28,7 +27,6 @@ class Lifeline:
         try:
             if self._process is None or self._process.poll() is not None:
                 argv = [sys.executable, "-I", "-S", str(SCRIPT), str(os.getpid())]
-                argv += [self._poweroff] if self._poweroff is not None else []
                 self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, bufsize=0)
             assert self._process.stdin is not None
             self._process.stdin.write(f"{off_s}\n".encode())

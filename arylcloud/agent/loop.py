@@ -82,7 +82,7 @@ class Agent:
         self.shutdown: str | None = None
         self.done = threading.Event()
         self.slot = Slot(config, self.shipper, clock=clock, log=self._log)
-        self.lifeline = Lifeline(config.poweroff, log=self._log)
+        self.lifeline = Lifeline(log=self._log)
         self._begun_s = clock.now_s()
         self._errors = 0
         self._error: str | None = None
@@ -106,6 +106,8 @@ class Agent:
             self.restorer,
             self.execs,
         ]
+        if self.config.metadata not in notice.PROTOCOLS:
+            self._log(f"no notices: this agent does not know the protocol {self.config.metadata!r}")
         make_ask = notice.PROTOCOLS.get(self.config.metadata)
         if make_ask is not None:
             ask = make_ask(self.config.metadata_url, self.clock)

@@ -1,4 +1,5 @@
-"""Entry point of a machine: ``python3 -m arylcloud.agent``, started by the boot stub."""
+"""Entry point of a machine: ``python3 -m arylcloud.agent``, started by the boot stub,
+which ends the machine when this returns."""
 
 from __future__ import annotations
 
@@ -32,6 +33,4 @@ def main() -> int:
     signal.signal(signal.SIGINT, shut_down)
     threading.excepthook = lambda args: sys.stderr.write(f"arylcloud: thread ended: {args.exc_value!r}\n")
     agent.run()
-    if config.poweroff is not None:
-        os.spawnlp(os.P_WAIT, "sh", "sh", "-c", config.poweroff)  # noqa: S606 - ours, from the stub
     return 0

@@ -1,5 +1,10 @@
-"""What the training says of itself, in the file that ``ARYL_PROGRESS_FILE`` names (see
-``arylcloud.training``): read, never trusted to be whole."""
+"""What the training says of itself, in the file that ``ARYL_PROGRESS_FILE`` names: one JSON object,
+replaced by a rename, each key optional, others ignored::
+
+    {"step": 120, "total_steps": 4000, "save_s": 0.8, "finished": false}
+
+``finished``: an exit 0 that follows is the end of the work, even after our signal. Read, never
+trusted to be whole."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """The dead-man's timer that needs no agent: a small process beside it.
 
-Run as a script: ``python -I -S watchdog.py AGENT_PID [POWEROFF]``. Each line of standard input is the
+Run as a script: ``python -I -S watchdog.py AGENT_PID``. Each line of standard input is the
 wall second at which the machine must be off, whatever happens; a later line replaces it; the end of
-input means that the agent is gone, and this process with it. At that second the agent is killed (its
-commands go with it, see supervise.py) and POWEROFF is run, a shell command that ends the machine;
-where there is none, the end of the agent is the machine's end.
+input means that the agent is gone, and this process with it. At that second the agent is killed: its
+commands go with it (supervise.py), and the boot stub ends the machine.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import sys
 import time
 
 
-def watch(agent: int, poweroff: str | None) -> None:
+def watch(agent: int) -> None:
     until_s = float("inf")
     waiting = b""
     while True:
@@ -33,10 +32,8 @@ def watch(agent: int, poweroff: str | None) -> None:
     if os.getppid() != agent:
         return
     os.write(2, b"arylcloud: the lease is over and the agent has not ended the machine\n")
-    if poweroff:
-        os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", poweroff)  # noqa: S606 - ours, from the stub
     os.kill(agent, signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    watch(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None)
+    watch(int(sys.argv[1]))

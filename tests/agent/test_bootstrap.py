@@ -175,6 +175,18 @@ def test_a_failed_boot_ends_the_machine(job: Job, runtime: tuple[Path, str]) -> 
     assert (job.folder / "machine a" / "off").exists()
 
 
+def test_an_agent_that_is_killed_ends_the_machine(job: Job, runtime: tuple[Path, str]) -> None:
+    """A machine without its agent is paid for and does nothing."""
+    # the command's parent is its supervisor, whose parent is the agent
+    job.submit(spec("kill -9 $(sed -n 's/^PPid:[^0-9]*//p' /proc/$PPID/status); sleep 60"))
+    job.open_epoch("lease-a")
+    code, log = boot(job, stub(job, runtime, env={"ARYL_POWEROFF": "touch off"}))
+    assert code == 137
+    assert "the agent ended with exit code 137" in log
+    assert (job.folder / "machine a" / "off").exists()
+    assert job.end(1) is None
+
+
 def test_the_fetch_is_tried_again(job: Job, runtime: tuple[Path, str], tmp_path: Path) -> None:
     job.submit(spec("exit 5"))
     job.open_epoch("lease-a")
