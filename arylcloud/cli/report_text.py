@@ -37,11 +37,11 @@ def show(made: Account) -> None:
         console.print(f"  not known: {text}", style="yellow")
     console.print()
     if r.leases:
-        console.print(Padding(_split_table(r), (0, 0, 1, 2)))
+        console.print(Padding(_split_table(r), (0, 0, 1, 2), expand=False))
     if any(b.usd_micro is not None for b in made.baselines) or r.seconds.useful > 0:
-        console.print(Padding(_baseline_table(made), (0, 0, 1, 2)))
+        console.print(Padding(_baseline_table(made), (0, 0, 1, 2), expand=False))
     if r.leases:
-        console.print(Padding(_machine_table(r), (0, 0, 1, 2)))
+        console.print(Padding(_machine_table(r), (0, 0, 1, 2), expand=False))
         _strip(console, made)
     console.print(_counts(r))
     if r.compressed:
