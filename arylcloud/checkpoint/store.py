@@ -52,6 +52,8 @@ _BY_CLASS: dict[str, tuple[type[ArylError], str]] = {
     "UnknownConfigurationKeyError": (UsageError, "see the options of open_store"),
 }
 
+_ASK = "check the address, the network and the credentials"
+
 
 def open_store(uri: str, *, create: bool = True, durable: bool = False, **options: Any) -> ObjectStore:
     """The store at ``uri``: ``file:///folder``, ``s3://bucket/prefix``, ``gs://…``, ``az://container/…``.
@@ -234,7 +236,7 @@ def map_error(error: Exception, what: str) -> ArylError:
     number = error.errno if isinstance(error, OSError) else None
     if number is None and (match := _OS_ERROR.search(str(error))):
         number = int(match[1])
-    kind, hint = _BY_ERRNO.get(number or 0) or _BY_CLASS.get(type(error).__name__) or (StoreError, None)
+    kind, hint = _BY_ERRNO.get(number or 0) or _BY_CLASS.get(type(error).__name__) or (StoreError, _ASK)
     reason = os.strerror(number) if number is not None else text[:300]
     return kind(f"{what}: {reason}", hint=hint, code=type(error).__name__)
 

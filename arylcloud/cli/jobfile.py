@@ -430,7 +430,7 @@ def _apply_flags(flags: Overrides, draft: _Draft, resources: Resources) -> Resou
     market: MarketChoice | None = None
     if flags.market is not None:
         if flags.market not in MARKETS:
-            raise UsageError(f"--market: {flags.market!r} is none of {', '.join(MARKETS)}")
+            raise UsageError(f"--market: {flags.market!r} is no market", hint=f"one of {', '.join(MARKETS)}")
         market = cast("MarketChoice", flags.market)
     if flags.use_spot:
         market = "spot"

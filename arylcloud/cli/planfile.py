@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from arylcloud.core.codec import SCHEMA_VERSION, decode, dumps, encode, parse
 from arylcloud.core.errors import IntegrityError, LocalStateError, UsageError
@@ -31,13 +31,14 @@ def save_plan(plan: Plan, path: Path) -> None:
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise LocalStateError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise LocalStateError(
+            f"{path}: cannot be written: {error.strerror or error}",
+            hint="name a file in a folder that can be written",
+        ) from error
 
 
 def load_plan(path: Path) -> Plan:
     """UsageError: no such file, no plan, a newer schema. IntegrityError: changed since it was written."""
-    from arylcloud.core.plan import Plan
-
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
@@ -45,8 +46,18 @@ def load_plan(path: Path) -> Plan:
             f"{path}: no such file", hint="`arylcloud plan JOB -o plan.json` writes one"
         ) from error
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
-    document = parse(data, what=str(path))
+        raise UsageError(
+            f"{path}: cannot be read: {error.strerror or error}", hint="name a plan file"
+        ) from error
+    try:
+        return _checked(parse(data, what=str(path)), path)
+    except IntegrityError as error:
+        raise IntegrityError(error.message, hint="plan again: `arylcloud plan JOB -o plan.json`") from error
+
+
+def _checked(document: Any, path: Path) -> Plan:
+    from arylcloud.core.plan import Plan
+
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise UsageError(f"{path} is no plan", hint="`arylcloud plan JOB -o plan.json` writes one")
     if document.get("schema_version") != SCHEMA_VERSION:
@@ -56,7 +67,5 @@ def load_plan(path: Path) -> Plan:
         )
     plan = decode(Plan, document.get("plan"), where=f"{path}: plan")
     if digest(plan) != document.get("digest"):
-        raise IntegrityError(
-            f"{path} has been changed since it was written: its digest does not hold", hint="plan again"
-        )
+        raise IntegrityError(f"{path} has been changed since it was written: its digest does not hold")
     return plan

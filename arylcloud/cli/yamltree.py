@@ -32,7 +32,7 @@ class Value:
 
     @property
     def what(self) -> str:
-        return f"{self.file}:{self.line}: {self.path}"
+        return f"{self.file}:{self.line}: {self.path}" if self.path else f"{self.file}:{self.line}"
 
     @property
     def plain(self) -> Any:
@@ -70,7 +70,8 @@ class Value:
 
     def section(self) -> Section:
         if not self.is_mapping:
-            raise UsageError(f"{self.what}: a mapping (key: value) is expected, not {self.kind}")
+            hint = None if self.path else "`arylcloud init` writes a job file"
+            raise UsageError(f"{self.what}: a mapping (key: value) is expected, not {self.kind}", hint=hint)
         return Section(self)
 
     def items(self) -> list[Value]:
@@ -102,7 +103,8 @@ class Section:
             path = f"{value.path}.{key}" if value.path else key
             if key in self.entries:
                 raise UsageError(
-                    f"{value.file}:{line}: {path} stands twice (first in line {self.entries[key].line})"
+                    f"{value.file}:{line}: {path} stands twice (first in line {self.entries[key].line})",
+                    hint="leave one of them out",
                 )
             self.entries[key] = Value(node, value.loader, value.file, path, line)
 
@@ -171,9 +173,13 @@ def read_yaml(path: Path) -> Value | None:
     except FileNotFoundError as error:
         raise UsageError(f"{path}: no such file", hint="`arylcloud init` writes a job file") from error
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise UsageError(
+            f"{path}: cannot be read: {error.strerror or error}", hint="name a job file"
+        ) from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+        raise UsageError(
+            f"{path}: is not UTF-8 text (byte {error.start})", hint="a job file is YAML text"
+        ) from error
     return parse_yaml(text, str(path))
 
 

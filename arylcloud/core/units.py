@@ -35,7 +35,7 @@ def parse_duration_s(value: object, *, what: str) -> float:
     >>> parse_duration_s("2h30m", what="deadline")
     9000.0
     """
-    hint = f"write {what} with a unit: 90m, 36h, 2h30m, 1.5d"
+    hint = "write it with a unit: 90m, 36h, 2h30m, 1.5d"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         raise UsageError(f"{what}: {value} has no unit", hint=hint)
     if not isinstance(value, str) or not value.strip():
@@ -68,9 +68,7 @@ def parse_usd(value: object, *, what: str) -> float:
     if isinstance(value, str):
         text = re.sub(r"(?i)\s*usd\Z", "", value.strip()).removeprefix("$").replace(",", "").strip()
         if not re.fullmatch(rf"[+-]?{_NUMBER}", text.removeprefix("-$")):
-            raise UsageError(
-                f"{what}: {value!r} is not an amount of money", hint=f"write {what} as $500 or 500"
-            )
+            raise UsageError(f"{what}: {value!r} is not an amount of money", hint="write it as $500 or 500")
         number = float(text.replace("-$", "-"))
     else:
         number = parse_number(value, what=what)
@@ -89,9 +87,7 @@ def parse_size_gb(value: object, *, what: str) -> float:
     if isinstance(value, str):
         match = _SIZE.match(value)
         if match is None:
-            raise UsageError(
-                f"{what}: {value!r} is not a size", hint=f"write {what} as 500GB, 1.5TB or 20GiB"
-            )
+            raise UsageError(f"{what}: {value!r} is not a size", hint="write it as 500GB, 1.5TB or 20GiB")
         if not match[2] and "b" not in value.lower():
             return _positive(float(match[1]), value, what)
         base = 1024.0 if match[3] else 1000.0
@@ -105,7 +101,7 @@ def parse_work(value: object, *, what: str) -> tuple[float, str]:
     >>> parse_work("300B tokens", what="work")
     (300000000000.0, 'tokens')
     """
-    hint = f"write {what} as a number and one of {', '.join(WORK_UNITS)}: 40000 steps"
+    hint = f"write it as a number and one of {', '.join(WORK_UNITS)}: 40000 steps"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         raise UsageError(f"{what}: {value} has no unit", hint=hint)
     match = _WORK.match(value.replace(",", "").replace("_", "")) if isinstance(value, str) else None
@@ -130,7 +126,7 @@ def parse_fraction(value: object, *, what: str) -> float:
     else:
         number = parse_number(text, what=what)
     if not 0 <= number <= 1:
-        raise UsageError(f"{what}: {value} is not between 0 and 100 %", hint=f"write {what} as 5% or 0.05")
+        raise UsageError(f"{what}: {value} is not between 0 and 100 %", hint="write it as 5% or 0.05")
     return number
 
 
@@ -175,5 +171,5 @@ def _positive(number: float, value: object, what: str) -> float:
     if not math.isfinite(number):
         raise UsageError(f"{what}: {value} is too large")
     if number <= 0:
-        raise UsageError(f"{what}: {value} is not more than zero", hint=f"leave {what} out for no limit")
+        raise UsageError(f"{what}: {value} is not more than zero", hint="leave it out for no limit")
     return number

@@ -164,10 +164,15 @@ def _one_limit(spec: JobSpec, table: OfferTable, every: Evaluation, name: str) -
     i = _least(values, every.finite)
     need = float(values[i])
     return (
-        f"{name} {limit_s / 3600:g}h: the fastest feasible run needs {need:.1f} h (p90)"
+        f"{name} {_span(limit_s)}: the fastest feasible run needs {need:.1f} h (p90)"
         f" on {_what(table, every, i)}",
         f"relax {name} to {_up(need):g}h",
     )
+
+
+def _span(limit_s: float) -> str:
+    """As the user may have written it: minutes below an hour."""
+    return f"{limit_s / 60:.3g}m" if limit_s < 3600 else f"{limit_s / 3600:g}h"
 
 
 def _together(spec: JobSpec, table: OfferTable, every: Evaluation) -> tuple[str, str]:
