@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from arylcloud.core.ports import Machine
     from arylcloud.launcher.journal import Journal
+    from arylcloud.launcher.state import JobState
 
 app = typer.Typer()
 
@@ -34,17 +35,25 @@ def gc(
 
     places = folders()
     journal = open_journal(places)
-    providers = providers_for(infra or list(registry.PROVIDERS), places)
+    asked = infra or [
+        cloud for cloud in registry.PROVIDERS if cloud != "local" or places.local_cloud.exists()
+    ]
+    providers = providers_for(asked, places)
     now_s = time.time()
-    known = _open_leases(journal)
-    ours = _journal_ids(journal)
+    jobs = _jobs(journal)
+    ours = {journal.journal_id} | {state.journal_id for state in jobs.values()}
     found: list[dict[str, Any]] = []
     ended: list[str] = []
     for cloud, provider in providers.items():
         for machine in provider.list_machines(journal_id=None):
-            if machine.state.value == "gone" or machine.lease_id in known:
+            if machine.state.value == "gone":
                 continue
             mine = machine.journal_id in ours
+            answered_for = _answered_for(journal, jobs.get(machine.job_id), machine) if mine else None
+            if answered_for is not None:
+                if answered_for:
+                    note(f"{cloud} {machine.instance_id}: left alone: {answered_for}")
+                continue
             expired = machine.until_s is not None and machine.until_s < now_s
             end = mine or (machine.journal_id == owner and expired)
             found.append(_document(machine, mine, expired))
@@ -80,17 +89,46 @@ def _document(machine: Machine, mine: bool, expired: bool) -> dict[str, Any]:
     }
 
 
-def _open_leases(journal: Journal) -> set[str]:
-    """Leases that a launcher still answers for. An ended job's are closed, or it had not ended."""
+def _jobs(journal: Journal) -> dict[str, JobState]:
     from arylcloud.launcher.state import replay
 
-    return {
-        lease.lease_id for job_id in journal.jobs() for lease in replay(journal.records(job_id)).open_leases
-    }
+    return {job_id: replay(journal.records(job_id)) for job_id in journal.jobs()}
 
 
-def _journal_ids(journal: Journal) -> set[str]:
-    """This home's own, and those of the jobs that it has adopted."""
+def _answered_for(journal: Journal, state: JobState | None, machine: Machine) -> str | None:
+    """None: nobody answers for this machine of ours. Else why it is left alone; empty where all is well.
+
+    Well is: an open lease in the journal that knows the machine, or a launcher at work on the job. A
+    launcher that died between ``create`` and its record leaves a lease without a machine, and a machine
+    without a record: that one is found. The mailbox is asked too: the job may have been adopted
+    elsewhere, and this home's journal of it may have ended long ago."""
+    from arylcloud.core.errors import ArylError
+
+    if state is None:
+        return None
+    if _knows(state, machine) or journal.claimed(state.job_id):
+        return ""
+    try:
+        return "" if _knows(_newest(journal, state), machine) else None
+    except ArylError as error:
+        return f"its job's records cannot be read ({error.message})"
+
+
+def _knows(state: JobState, machine: Machine) -> bool:
+    lease = state.leases.get(machine.lease_id)
+    return lease is not None and lease.open and lease.instance_id == machine.instance_id
+
+
+def _newest(journal: Journal, state: JobState) -> JobState:
+    """The job as its mailbox tells it: records beyond this home's own. Nothing is written."""
+    from arylcloud.checkpoint.store import file_path, open_store
+    from arylcloud.core.events import Record
+    from arylcloud.core.protocol import JOURNAL_PREFIX, journal_key
     from arylcloud.launcher.state import replay
 
-    return {journal.journal_id} | {replay(journal.records(job_id)).journal_id for job_id in journal.jobs()}
+    if state.prefix_uri.startswith("file://") and not file_path(state.prefix_uri).is_dir():
+        return state  # deleted: nobody can have gone on with it
+    store = open_store(state.prefix_uri, create=False)
+    head = journal.head(state.job_id)
+    found = (store.get(info.key) for info in store.list(JOURNAL_PREFIX, after=journal_key(head)))
+    return replay((Record.from_bytes(data) for data in found if data is not None), state)
