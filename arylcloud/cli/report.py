@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from arylcloud.launcher.state import JobState
     from arylcloud.launcher.timeline import Entry
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 NOT_INCLUDED = (
     "taxes, credits, commitments and whatever the cloud bills apart from machines, traffic and storage"
