@@ -9,7 +9,6 @@ Adding a protocol = a function ``(url, clock) -> ask`` and a line in ``PROTOCOLS
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import threading
 from collections.abc import Callable
@@ -38,6 +37,8 @@ class _Service:
         self._timeout_s = timeout_s
 
     def call(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, bytes]:
+        import http.client  # in the watcher's own thread: it is a tenth of the agent's start
+
         connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
         with contextlib.closing(connection):
             connection.request(method, self._path + path, headers=headers)
