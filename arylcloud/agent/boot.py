@@ -14,7 +14,7 @@ from pathlib import Path
 from arylcloud.agent import environment
 from arylcloud.agent.config import Config
 from arylcloud.agent.process import Command, shell_argv
-from arylcloud.agent.shipper import Stream, one_line
+from arylcloud.agent.shipper import TAIL_BYTES, Stream, one_line
 from arylcloud.checkpoint.chunks import sha256
 from arylcloud.core.codec import loads, parse
 from arylcloud.core.errors import ArylError, IntegrityError, StoreError
@@ -34,6 +34,8 @@ class Booted:
     phase: AgentPhase = AgentPhase.BOOTING
     problem: str | None = None
     exit_code: int | None = None
+    setup_tail: str = ""
+    """The last words of a ``setup`` that failed, without ours among them."""
     job: JobDoc | None = None
     secrets: dict[str, str] | None = None
 
@@ -86,18 +88,27 @@ class Boot(threading.Thread):
         if job.spec.setup:
             env = environment.base(self._config, job.spec, secrets)
             self._log("running setup")
+            said = bytearray()
+
+            def output(data: bytes) -> None:
+                self._stream.write(data)
+                said.extend(data)
+                del said[:-TAIL_BYTES]
+
             self._setup = Command(
                 shell_argv(job.spec.setup, self._config.scratch),
                 cwd=self._config.workdir,
                 env=env,
-                output=self._stream.write,
+                output=output,
             )
             code = self._setup.wait()
             if code != 0 and not self._halt.is_set():
                 problem = f"setup failed with exit code {code}"
                 self._log(problem)
-                broken = Booted(phase=AgentPhase.BROKEN, problem=problem, exit_code=code, job=job)
-                self._set(broken)
+                tail = said.decode(errors="replace")
+                self._set(
+                    Booted(phase=AgentPhase.BROKEN, problem=problem, exit_code=code, setup_tail=tail, job=job)
+                )
                 return
         self._set(Booted(phase=AgentPhase.READY, job=job, secrets=secrets))
         self._log("ready")

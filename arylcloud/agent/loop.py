@@ -289,7 +289,7 @@ class Agent:
                     step=None,
                     at_s=self.clock.now_s(),
                     in_setup=True,
-                    tail=self.boot_log.tail(),
+                    tail=booted.setup_tail,
                 )
             )
         return replace(booted, phase=AgentPhase.SETUP) if self.reporter.pending else booted
