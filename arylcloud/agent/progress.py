@@ -1,7 +1,7 @@
 """What the training says of itself, in the file that ``ARYL_PROGRESS_FILE`` names: one JSON object,
 replaced by a rename, each key optional, others ignored::
 
-    {"step": 120, "total_steps": 4000, "save_s": 0.8, "finished": false}
+    {"step": 120, "total_steps": 4000, "save_s": 0.8, "at_s": 1767225600.0, "finished": false}
 
 ``finished``: an exit 0 that follows is the end of the work, even after our signal. Read, never
 trusted to be whole."""
@@ -19,9 +19,9 @@ class Progress:
     step: int | None = None
     total_steps: int | None = None
     save_s: float | None = None
+    at_s: float | None = None
+    """Unix seconds of the file's last change."""
     finished: bool = False
-    seen: bool = False
-    """The file is there: the training has shown itself."""
 
 
 def read(path: Path) -> Progress:
@@ -36,8 +36,8 @@ def read(path: Path) -> Progress:
         step=_whole(document.get("step")),
         total_steps=_whole(document.get("total_steps")),
         save_s=_seconds(document.get("save_s")),
+        at_s=_seconds(document.get("at_s")),
         finished=document.get("finished") is True,
-        seen=True,
     )
 
 

@@ -134,9 +134,10 @@ class Slot:
         """From its progress file, else from its checkpoints."""
         found = progress.read(self.progress_file(run.epoch))
         saved = complete(self._config.checkpoints)
-        newest = saved[-1].step if saved else None
-        before = self._resumed_step or 0
-        step = found.step if found.step is not None else newest
-        if self.first_step_s is None and step is not None and step > before:
-            self.first_step_s = now_s
-        self.progress = found if found.step is not None else replace(found, step=newest)
+        if found.step is None and saved:
+            found = replace(found, step=saved[-1].step, at_s=saved[-1].saved_at_s)
+        self.progress = found
+        if self.first_step_s is None and found.step is not None and found.step > (self._resumed_step or 0):
+            # by its own word rather than by when we looked: compressed time magnifies the difference
+            at_s = found.at_s if found.at_s is not None else now_s
+            self.first_step_s = min(now_s, max(at_s, self.started_s or at_s))

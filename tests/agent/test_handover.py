@@ -236,6 +236,62 @@ def test_notice_saves_uploads_and_hands_over_in_time(job: Job, metadata: Metadat
     assert job.end(2) is None
 
 
+TRAINING = """
+import sys, time
+from arylcloud import training as aryl
+aryl.install()
+step, total = 0, int(sys.argv[1])
+if aryl.latest():
+    step = int((aryl.latest() / "w").read_text())
+print("begin at", step, flush=True)
+while step < total and not aryl.should_stop():
+    step += 1
+    aryl.progress(step, total)
+    time.sleep(0.01)
+with aryl.save(step) as folder:
+    (folder / "w").write_text(str(step))
+if step == total:
+    while "late" in sys.argv and not aryl.should_stop():
+        time.sleep(0.01)
+    aryl.finished()
+"""
+
+
+def test_the_training_library_hands_over_on_notice_and_goes_on(job: Job, metadata: Metadata) -> None:
+    """It looks for the notice itself, and may leave before the signal comes: still a hand-over."""
+    job.submit(spec("python3 lib.py 100000"), {"lib.py": TRAINING})
+    machine = job.machine(**_env(metadata))
+    job.open_epoch("lease-a")
+    begun = machine.until(lambda b: b.first_step_s)
+    assert begun.command_started_s is not None
+    assert begun.first_step_s is not None
+    assert begun.command_started_s <= begun.first_step_s <= begun.at_s
+    metadata.at_s = float(int(time.time()) + 30)
+    beat = machine.until(lambda b: b.phase == "drained")
+    end = job.end(1)
+    assert end is not None
+    assert (end.exit_code, end.signalled, end.finished) == (0, True, False)
+    assert beat.total_steps == 100000
+    assert beat.committed_step == beat.step == end.step
+    assert beat.save_s is not None
+    second = job.machine("lease-b")
+    job.open_epoch("lease-b", resume_from=beat.committed)
+    wait_for(lambda: f"begin at {beat.committed_step}\n" in job.log("e000002-r00"))
+    second.until(lambda b: b.first_step_s is not None and (b.step or 0) > (beat.step or 0))
+
+
+def test_exit_0_after_the_signal_is_the_end_if_the_training_says_so(job: Job) -> None:
+    job.submit(spec("python3 lib.py 3 late"), {"lib.py": TRAINING})
+    machine = job.machine()
+    job.open_epoch("lease-a")
+    machine.until(lambda b: b.step == 3)
+    job.open_epoch()
+    machine.until(lambda b: b.drained_epoch == 2)
+    end = job.end(1)
+    assert end is not None
+    assert (end.exit_code, end.signalled, end.finished, end.step) == (0, True, True, 3)
+
+
 def test_a_notice_leaves_time_for_the_upload_of_what_there_is(job: Job, metadata: Metadata) -> None:
     """The grace is longer than what the cloud leaves: the command is killed early enough."""
     job.submit(spec(f"trap '' TERM; {LONG.replace('train.py', 'deaf.py')}", grace_s=300.0), _deaf())
