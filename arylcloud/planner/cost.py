@@ -103,9 +103,9 @@ def daly_interval_s(save_s: float, mtbf_s: F) -> F:
     >>> daly_interval_s(10.0, np.array([3600.0, np.inf])).round(1)
     array([261.7,   inf])
     """
-    x = save_s / (2 * mtbf_s)
-    root = np.sqrt(x)
-    tau = np.sqrt(2 * save_s * mtbf_s) * (1 + root / 3 + x / 9) - save_s
+    with np.errstate(over="ignore"):  # a mean life near the largest float is as good as none
+        x = save_s / (2 * mtbf_s)
+        tau = np.sqrt(2 * save_s * mtbf_s) * (1 + np.sqrt(x) / 3 + x / 9) - save_s
     tau = np.where(x >= 1, mtbf_s, tau)
     return np.maximum(tau, save_s)
 
@@ -119,7 +119,7 @@ def _growth(x: F) -> F:
 
 def poisson_median(mean: F) -> F:
     """⌊K + 1/3 − 0.02/K⌋, exact for almost every K (Choi 1994); 0 below ln 2."""
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         median = np.floor(mean + 1 / 3 - 0.02 / mean)
     return np.where(mean < np.log(2), 0.0, np.maximum(median, 0.0))
 
@@ -237,7 +237,7 @@ def _cadence(inputs: CostInputs, gang: F) -> tuple[F, F]:
     """Interval and save time of every candidate; no saves where nothing is lost and none are asked for."""
     if inputs.interval_s is not None:
         return np.full_like(gang, inputs.interval_s), np.full_like(gang, inputs.save_s)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         mtbf = 1.0 / gang
     interval = daly_interval_s(inputs.save_s, mtbf)
     return interval, np.where(gang > 0, inputs.save_s, 0.0)

@@ -203,7 +203,7 @@ def _known(kind: str, name: str, names: Sequence[str], *, present: bool | None =
         return
     from difflib import get_close_matches  # only on the way to an error message
 
-    close = get_close_matches(name, names, n=3, cutoff=0.6)
+    close = get_close_matches(name, names, n=3, cutoff=0.5)
     raise UsageError(
         f"no offer is known for {kind} {name!r}",
         hint=f"did you mean {', '.join(close)}?"
