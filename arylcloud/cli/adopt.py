@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from arylcloud.core.ports import ObjectStore
+    from arylcloud.launcher.journal import Journal
+
 app = typer.Typer()
 
-FRESH_S = 30.0
-"""A launcher that has beaten within this time is alive."""
+TRIES = 50
 
 
 @app.command()
@@ -31,6 +36,7 @@ def adopt(
     from arylcloud.core import protocol as mail
     from arylcloud.core.codec import loads
     from arylcloud.core.errors import ConflictError, NoSuchJob
+    from arylcloud.launcher.loop import FRESH_S
 
     uri = uri.rstrip("/")
     store = open_store(uri, create=False)
@@ -51,5 +57,29 @@ def adopt(
     places = folders()
     journal = open_journal(places)
     with journal.claim(job.job_id):
-        journal.catch_up(job.job_id, store)
+        take_over(journal, job.job_id, store)
     return finish(journal, store, job.job_id, places, detach=detach, as_json=json_)
+
+
+def take_over(journal: Journal, job_id: str, store: ObjectStore) -> None:
+    """Copy the job's journal and write its next record, which fences whoever wrote the last one. One
+    that is alive may be quicker a few times; once it has lost, it ends itself. Raises ConflictError."""
+    from arylcloud.cli.assemble import new_writer_id
+    from arylcloud.core.errors import ConflictError
+    from arylcloud.core.events import LauncherStarted
+    from arylcloud.launcher.state import replay
+
+    writer = new_writer_id()
+    event = LauncherStarted(
+        launcher_id=writer, host=socket.gethostname(), pid=os.getpid(), adopted=True, home=journal.journal_id
+    )
+    for left in reversed(range(TRIES)):
+        journal.catch_up(job_id, store, take_over=True)
+        if replay(journal.records(job_id)).phase.ended:
+            return
+        try:
+            journal.append(job_id, time.time(), writer, event, cause_id="adopt", mirror=store)
+            return
+        except ConflictError:
+            if not left:
+                raise

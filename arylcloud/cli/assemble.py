@@ -136,6 +136,8 @@ def build_launcher(
         )
 
     clock = SystemClock()
+    probe = from_environment()
+    parts.journal.probe = probe
     local = state.spec.resources.clouds == (LOCAL,)
     timing = LOCAL_TIMING if local else Timing()
     executor = Executor(
@@ -147,7 +149,7 @@ def build_launcher(
         timing=timing,
         user_data=boot_stub,
         notify=notifier(state.spec.notify, job_id),
-        probe=from_environment(),
+        probe=probe,
     )
     return JobLauncher(
         job_id=job_id,

@@ -15,7 +15,7 @@ from arylcloud.cli.output import colour, note, stderr, usd
 from arylcloud.cli.progress import Progress, read_progress
 from arylcloud.cli.settings import Folders
 from arylcloud.cli.spawn import ensure_launcher
-from arylcloud.core.errors import Interrupted
+from arylcloud.core.errors import ConflictError, Interrupted
 
 if TYPE_CHECKING:
     from arylcloud.core.ports import ObjectStore
@@ -84,10 +84,18 @@ class _Watcher:
                 note(line)
 
     def _revive(self) -> None:
-        if not ensure_launcher(self.journal, self.job_id, self.places):
+        if self.journal.claimed(self.job_id):
             return
         self._new_events()
-        if self.state is not None and self.state.phase.ended:
+        if self.state is None or self.state.phase.ended:
+            return
+        holder = self.state.launcher
+        if self.restarts and holder is not None and holder.home not in ("", self.journal.journal_id):
+            raise ConflictError(
+                f"a launcher on {holder.host} has taken {self.job_id} over and runs it",
+                hint=f"`arylcloud adopt {self.state.prefix_uri} --force` takes it back",
+            )
+        if not ensure_launcher(self.journal, self.job_id, self.places):
             return
         self.restarts += 1
         note(f"the launcher had died; it has been started again (log: {self.places.state / 'launchers'})")

@@ -146,6 +146,7 @@ def _submit(
     from arylcloud.core.clock import SystemClock
     from arylcloud.launcher.bundle import pack
     from arylcloud.launcher.desire import quotes
+    from arylcloud.launcher.probe import from_environment
     from arylcloud.launcher.submit import Submission, submit
 
     cloud = spec.resources.clouds[0]
@@ -162,7 +163,17 @@ def _submit(
         market_clock=market_clock,
         quotes=quotes(plan, _on_demand(spec, places)),
     )
-    submit(submission, root=root, prefix=prefix, journal=journal, clock=SystemClock(), writer=new_writer_id())
+    probe = from_environment()
+    journal.probe = probe
+    submit(
+        submission,
+        root=root,
+        prefix=prefix,
+        journal=journal,
+        clock=SystemClock(),
+        writer=new_writer_id(),
+        probe=probe,
+    )
 
 
 def _on_demand(spec: JobSpec, places: Folders) -> Plan | None:

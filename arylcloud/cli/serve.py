@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from arylcloud.launcher.state import JobState
 
 app = typer.Typer()
+log = logging.getLogger(__name__)
 
 
 @app.command()
@@ -42,6 +43,7 @@ def serve(
 def serve_one(job_id: str, places: Folders) -> JobState:
     from arylcloud.checkpoint.store import open_store
     from arylcloud.cli.assemble import Parts, build_launcher, clouds_of, open_journal, providers_for
+    from arylcloud.core.errors import StoreError
     from arylcloud.launcher.state import replay
 
     journal = open_journal(places)
@@ -49,7 +51,14 @@ def serve_one(job_id: str, places: Folders) -> JobState:
         state = replay(journal.records(job_id))
         store = open_store(state.prefix_uri)
         parts = Parts(journal=journal, store=store, providers=providers_for(clouds_of(state.spec), places))
-        return build_launcher(job_id, state, parts, places).run()
+        while True:
+            try:
+                launcher = build_launcher(job_id, state, parts, places)
+            except StoreError as error:  # machines may have to be ended once it is back: no reason to die
+                log.warning("the mailbox cannot be read yet: %s", error.message)
+                time.sleep(1.0)
+            else:
+                return launcher.run()
 
 
 def _serve_all(places: Folders) -> int:
@@ -57,15 +66,22 @@ def _serve_all(places: Folders) -> int:
     from arylcloud.cli.assemble import open_journal
     from arylcloud.cli.output import note
     from arylcloud.cli.spawn import ensure_launcher
+    from arylcloud.core.errors import ConflictError
     from arylcloud.launcher.state import replay
 
     journal = open_journal(places)
+    elsewhere: set[str] = set()
     note("serving all jobs of this journal; Ctrl-C ends it, the machines go on")
     try:
         while True:
             for job_id in journal.jobs():
-                if not replay(journal.records(job_id)).phase.ended:
+                if job_id in elsewhere or replay(journal.records(job_id)).phase.ended:
+                    continue
+                try:
                     ensure_launcher(journal, job_id, places)
+                except ConflictError as error:
+                    elsewhere.add(job_id)
+                    note(f"{job_id}: {error.message}")
             time.sleep(5)
     except KeyboardInterrupt:
         return 0

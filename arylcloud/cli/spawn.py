@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arylcloud.cli.settings import Folders, ensure
-from arylcloud.core.errors import LocalStateError
+from arylcloud.core.errors import ConflictError, LocalStateError
 
 if TYPE_CHECKING:
     from arylcloud.launcher.journal import Journal
+
+
+_HINT = "one launcher per job: leave it to the other, or `arylcloud adopt URI --force`"
 
 
 def launcher_log(places: Folders, job_id: str) -> Path:
@@ -21,7 +24,8 @@ def launcher_log(places: Folders, job_id: str) -> Path:
 
 
 def ensure_launcher(journal: Journal, job_id: str, places: Folders, *, wait_s: float = 10.0) -> bool:
-    """Start one unless one is at work; returns whether one was started."""
+    """Start one unless one is at work; returns whether one was started. Raises ConflictError if a
+    launcher of another home has the job."""
     if journal.claimed(job_id):
         return False
     path = launcher_log(places, job_id)
@@ -44,4 +48,6 @@ def ensure_launcher(journal: Journal, job_id: str, places: Folders, *, wait_s: f
         if journal.claimed(job_id):
             break
         time.sleep(0.05)
+    if process.poll() == ConflictError.exit_code and not journal.claimed(job_id):
+        raise ConflictError(f"another launcher runs {job_id}; see {path}", hint=_HINT)
     return True

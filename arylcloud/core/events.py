@@ -47,6 +47,8 @@ class LauncherStarted:
     host: str
     pid: int
     adopted: bool = False
+    home: str = ""
+    """Id of the journal file that it keeps: which of several homes holds the job. Empty: not said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,6 +108,8 @@ class Executor:
             case act.Note():
                 if isinstance(action.event, ev.LeaseReleased):
                     state = self.record_prices(state, action.event.lease_id, until_s=action.event.ended_s)
+                if isinstance(action.event, ev.JobPhaseChanged) and action.event.phase.ended:
+                    self._forget_secrets()
                 return self.note(state, action.event, cause=action.cause_id, strict=False)
             case act.Notify():
                 return self._notify(state, action)
@@ -143,6 +145,7 @@ class Executor:
             disk_gb=state.spec.resources.disk_gb,
             image=state.spec.resources.image,
         )
+        self.journal.check_fence(state.job_id, self.store, self.writer)
         self.probe("before create")
         try:
             machine = provider.create(spec)
@@ -189,15 +192,10 @@ class Executor:
         """A machine that *this* journal does not know may be that of a launcher which has taken the
         job over: nothing is swept before the fence has been looked at."""
         try:
-            taken_over = self.store.get(mail.journal_key(state.seq + 1)) is not None
+            self.journal.check_fence(state.job_id, self.store, self.writer)
         except StoreError as error:
             log.warning("not sweeping %s yet: %s", action.machine.instance_id, error.message)
             return
-        if taken_over and not self.journal.unmirrored(state.job_id):
-            raise ConflictError(
-                f"another launcher has taken over {state.job_id}",
-                hint="`arylcloud status` shows what it does",
-            )
         self._terminate(action.machine, action.why)
 
     def _terminate(self, machine: Machine, why: str) -> None:
@@ -237,11 +235,22 @@ class Executor:
         self.probe("after epoch document")
 
     def _notify(self, state: JobState, action: act.Notify) -> JobState:
+        self.probe("before notify")
         try:
             text, ok = self.notify(action.topic, action.text), True
         except ArylError as error:
             text, ok = error.message, False
+        self.probe("after notify")
         return self.note(state, ev.Notified(topic=action.topic, ok=ok, text=text), strict=False)
+
+    def _forget_secrets(self) -> None:
+        """Before the record that ends the job: after it, nobody would come to do it."""
+        self.probe("before secrets are removed")
+        try:
+            self.store.delete([mail.SECRETS_KEY])
+        except StoreError as error:
+            log.warning("the secrets are not removed yet: %s", error.message)
+        self.probe("after secrets are removed")
 
     # ------------------------------------------------------------ prices
 

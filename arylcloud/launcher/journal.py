@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from arylcloud.core.events import Event, Record
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import JOURNAL_PREFIX, journal_key
 from arylcloud.launcher.journal_db import Database
+from arylcloud.launcher.probe import Probe, no_probe
 from arylcloud.launcher.state import JobState, replay
 
 
@@ -33,6 +35,8 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.probe: Probe = no_probe
+        """Passed between the two copies of a record: the one place where a crash finds them apart."""
         self._db = Database(path)
 
     def close(self) -> None:
@@ -117,9 +121,23 @@ class Journal:
                     if seq > 1 and not self._db.insert(record, mirrored=False):
                         raise _conflict(job_id, seq, "another process with this home") from None
                     raise
+        if mirrored:
+            self.probe(f"mirrored, not committed {type(event).__name__}")
         if not self._db.insert(record, mirrored=mirrored):
             raise _conflict(job_id, seq, "another process with this home")
         return record
+
+    def check_fence(self, job_id: str, mirror: ObjectStore, writer: str) -> None:
+        """One small read: is the next record still ours to write? Raises ConflictError if another
+        launcher has written it (it has taken the job over), StoreError if that cannot be known."""
+        waiting = self._db.unmirrored(job_id)
+        seq, ours = waiting[0] if waiting else (self._db.head(job_id) + 1, None)
+        data = mirror.get(journal_key(seq))
+        if data is None or data == ours:
+            return
+        found = _checked(data, job_id, seq, f"{mirror.uri}/{journal_key(seq)}")
+        if found.writer != writer:
+            raise _conflict(job_id, seq, f"launcher {found.writer}")
 
     def _mirror(self, mirror: ObjectStore, record: Record) -> Record:
         """Create the record's object; an object that is there already is ours, or a conflict."""
@@ -224,7 +242,7 @@ class Journal:
             raise LocalStateError(f"cannot open a lock in {folder}: {error.strerror or error}") from error
         with handle:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(handle.fileno())
             except BlockingIOError as error:
                 raise ConflictError(
                     f"another launcher runs {job_id}: {_holder(handle.name)}",
@@ -244,12 +262,21 @@ class Journal:
         """Whether some process holds the claim now (for ``status``)."""
         try:
             with (self.path.parent / "locks" / f"{job_id}.lock").open("rb") as handle:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
         except BlockingIOError:
             return True
         return False
+
+
+def _lock(descriptor: int) -> None:
+    """Raises BlockingIOError. Tried for a moment: who only looks (``claimed``) holds it that long."""
+    for _ in range(20):
+        with contextlib.suppress(BlockingIOError):
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(0.01)
+    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 _ADOPT = "the job's prefix holds the same records: move the file away and `arylcloud adopt URI`"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from arylcloud.core import events as ev
 from arylcloud.core import protocol as mail
 from arylcloud.core.clock import Clock
-from arylcloud.core.codec import dumps
+from arylcloud.core.codec import dumps, loads
 from arylcloud.core.errors import ArylError, ConflictError, IntegrityError, LocalStateError, StoreError
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.executor import Executor
@@ -26,6 +26,9 @@ from arylcloud.launcher.reconcile import reconcile
 from arylcloud.launcher.state import JobState, replay
 
 log = logging.getLogger(__name__)
+
+FRESH_S = 30.0
+"""A launcher that has beaten within this time is alive."""
 
 Desire = Callable[[JobState, act.Observed, float], act.Desired]
 """(state, observed, now) → what should be; asks the planner, caches what it may."""
@@ -51,7 +54,7 @@ class JobLauncher:
     def run(self) -> JobState:
         """Until the job has ended. Raises what is FATAL; everything else is logged and tried again:
         an error of ours never ends a workload."""
-        state = self.start()
+        state = self._start_patiently()
         while not state.phase.ended:
             began_s = self.clock.now_s()
             before = state.seq
@@ -70,23 +73,59 @@ class JobLauncher:
         self._finish(state)
         return state
 
+    def _start_patiently(self) -> JobState:
+        """A mailbox that is away for a while is no reason to die: machines may have to be ended."""
+        while True:
+            began_s = self.clock.now_s()
+            try:
+                return self.start()
+            except StoreError as error:
+                log.warning("cannot start yet: %s", error.message)
+            self.clock.sleep_until(began_s + 5 * self.timing.tick_s)
+
     def start(self) -> JobState:
+        self.executor.probe("before catching up")
         self.journal.catch_up(self.job_id, self.executor.store)
+        self.executor.probe("after catching up")
         state = self.refold()
         if not state.phase.ended:
+            self._not_beside_another(state)
             started = ev.LauncherStarted(
                 launcher_id=self.executor.writer,
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 adopted=self.adopted,
+                home=self.journal.journal_id,
             )
             state = self.executor.note(state, started)
         return state
+
+    def _not_beside_another(self, state: JobState) -> None:
+        """Raises ConflictError if a launcher of another home holds the job and is alive. (Of this home:
+        the claim is ours, so there is none.)"""
+        holder = state.launcher
+        if holder is None or holder.home in ("", self.journal.journal_id):
+            return
+        data = self.executor.store.get(mail.LAUNCHER_KEY)
+        if data is None:
+            return
+        beat = loads(mail.LauncherBeat, data, what=mail.LAUNCHER_KEY)
+        age_s = self.clock.now_s() - beat.at_s
+        if age_s < FRESH_S:
+            raise ConflictError(
+                f"launcher {beat.launcher_id} (pid {beat.pid} on {beat.host}) of another home runs "
+                f"{self.job_id}; it was heard {max(0.0, age_s):.0f} s ago",
+                hint=f"`arylcloud adopt {state.prefix_uri} --force` takes the job over",
+            )
 
     def refold(self) -> JobState:
         return replay(self.journal.records(self.job_id))
 
     def tick(self, state: JobState) -> JobState:
+        try:
+            self.journal.check_fence(self.job_id, self.executor.store, self.executor.writer)
+        except StoreError as error:
+            log.warning("the mailbox cannot be read: %s", error.message)
         self._beat()
         observed = self.observer.observe(state)
         state = self._price(state, observed)
@@ -124,8 +163,10 @@ class JobLauncher:
 
     def _finish(self, state: JobState) -> None:
         """Secrets go with the job; the mirror gets what it missed."""
+        self.executor.probe("before tidying")
         try:
             self.executor.store.delete([mail.SECRETS_KEY, mail.LAUNCHER_KEY])
             self.journal.flush(state.job_id, self.executor.store)
         except StoreError as error:
             log.warning("the job has ended, but its prefix could not be tidied: %s", error.message)
+        self.executor.probe("after tidying")

@@ -137,6 +137,8 @@ class JobState:
     """Epochs up to this number ended before the last resume: their ends say nothing about now."""
     history_attempt: int = 0
     """Leases up to this attempt, likewise."""
+    launcher: ev.LauncherStarted | None = None
+    """The newest: whose home holds the job."""
 
     @property
     def open_leases(self) -> tuple[Lease, ...]:
@@ -359,7 +361,9 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             return replace(state, baselines=(*others, event))
         case ev.Notified():
             return replace(state, notified=state.notified | {event.topic})
-        case ev.LauncherStarted() | ev.JobSubmitted():
+        case ev.LauncherStarted():
+            return replace(state, launcher=event)
+        case ev.JobSubmitted():
             return state
 
 

@@ -18,6 +18,7 @@ from arylcloud.core.job import JobSpec
 from arylcloud.core.ports import ObjectStore
 from arylcloud.launcher.bundle import Archive
 from arylcloud.launcher.journal import Journal
+from arylcloud.launcher.probe import Probe, no_probe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +49,20 @@ def submit(
     journal: Journal,
     clock: Clock,
     writer: str,
+    probe: Probe = no_probe,
 ) -> None:
     """Write everything under ``prefix`` and journal the submission. Raises ConflictError if the
     prefix is a job's already."""
     s = submission
+    probe("before runtime")
     root.create(runtime_key(s.runtime_sha256), s.runtime.read_bytes())
+    probe("after runtime")
     if s.workdir is not None:
         prefix.create(f"workdir-{s.workdir.sha256}.tar.gz", s.workdir.data)
+        probe("after workdir")
     if s.secrets:
         prefix.put(mail.SECRETS_KEY, dumps(s.secrets))
+        probe("after secrets")
     now_s = clock.now_s()
     document = mail.JobDoc(
         job_id=s.job_id,
@@ -70,6 +76,7 @@ def submit(
     )
     if not prefix.create(mail.JOB_KEY, dumps(document)):
         raise ConflictError(f"{prefix.uri} holds a job already")
+    probe("after job document")
     journal.append(
         s.job_id,
         at_s=now_s,
@@ -85,5 +92,7 @@ def submit(
         cause_id=None,
         mirror=prefix,
     )
+    probe("after journal JobSubmitted")
     for quote in s.quotes:
         journal.append(s.job_id, at_s=now_s, writer=writer, event=quote, cause_id="plan", mirror=prefix)
+        probe("after journal BaselineQuoted")

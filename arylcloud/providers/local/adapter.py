@@ -24,7 +24,7 @@ from arylcloud.core.ports import Billing, Capabilities, Machine, MachineSpec, Pr
 from arylcloud.providers.local.start import Endpoint, NotThere, ensure
 from arylcloud.providers.local.wire import FOLDER
 
-KNOWN: Final = frozenset({"market", "timeout_s", "idle_exit_s"})
+KNOWN: Final = frozenset({"market", "timeout_s", "idle_exit_s", "folder"})
 
 _ERRORS: Final[dict[str, type[CloudError] | type[AccessError]]] = {
     "capacity": CapacityError,
@@ -37,7 +37,8 @@ _ERRORS: Final[dict[str, type[CloudError] | type[AccessError]]] = {
 
 def create(state_dir: Path, settings: Mapping[str, str]) -> LocalProvider:
     """The factory that the registry names. ``settings``: ``market`` (a bundled name or a file; read at
-    the cloud's first start in this folder), ``timeout_s``, ``idle_exit_s`` (wall seconds).
+    the cloud's first start in this folder), ``timeout_s``, ``idle_exit_s`` (wall seconds), ``folder``
+    (the cloud's own, where it is not under ``state_dir``: so that two homes see the same cloud).
 
     Raises UsageError for a setting that there is not."""
     if unknown := sorted(set(settings) - KNOWN):
@@ -45,7 +46,9 @@ def create(state_dir: Path, settings: Mapping[str, str]) -> LocalProvider:
             f"the local cloud has no setting {unknown[0]!r}", hint=f"known: {', '.join(sorted(KNOWN))}"
         )
     return LocalProvider(
-        folder=state_dir / FOLDER,
+        folder=Path(folder).expanduser().absolute()
+        if (folder := settings.get("folder"))
+        else state_dir / FOLDER,
         market=settings.get("market") or None,
         timeout_s=_seconds(settings, "timeout_s") or 30.0,
         idle_exit_s=_seconds(settings, "idle_exit_s"),
