@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from arylcloud.checkpoint.restore import read_manifest
 from arylcloud.core import protocol as mail
+from arylcloud.core.clock import Clock, SystemClock
 from arylcloud.core.codec import loads
 from arylcloud.core.errors import CloudError, IntegrityError, StoreError
 from arylcloud.core.ports import Machine, ObjectStore, Provider
@@ -30,6 +31,8 @@ class Observer:
     providers: Mapping[str, Provider]
     clouds: tuple[str, ...] = ()
     """Clouds that the job may touch, beside those of its leases: they are listed, too."""
+    clock: Clock = field(default_factory=SystemClock)
+    _unlisted_since_s: dict[str, float] = field(default_factory=dict)
     _beats: dict[str, mail.Heartbeat] = field(default_factory=dict)
     _ends: dict[str, mail.EndDoc] = field(default_factory=dict)
     _checkpoints: dict[str, CheckpointSeen] = field(default_factory=dict)
@@ -59,6 +62,7 @@ class Observer:
             requests=requests,
             published_epoch=self._published,
             mailbox_ok=mailbox_ok,
+            unlisted_since_s=dict(self._unlisted_since_s),
         )
 
     def _machines(self, state: JobState) -> tuple[tuple[Machine, ...], frozenset[str]]:
@@ -76,8 +80,10 @@ class Observer:
                 machines = provider.list_machines(journal_id=state.journal_id, offers=concerned)
             except CloudError as error:
                 log.warning("%s cannot be listed: %s", cloud, error.message)
+                self._unlisted_since_s.setdefault(cloud, self.clock.now_s())
                 continue
             listed.add(cloud)
+            self._unlisted_since_s.pop(cloud, None)
             found.extend(m for m in machines if m.job_id == state.job_id)
         return tuple(found), frozenset(listed)
 

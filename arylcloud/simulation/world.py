@@ -31,7 +31,7 @@ from arylcloud.core.ports import (
     PricePoint,
 )
 
-Trouble = Literal["capacity", "quota", "throttled", "access", "lost_answer", "lost_call"]
+Trouble = Literal["none", "capacity", "quota", "throttled", "access", "lost_answer", "lost_call"]
 """What happens to one ``create``: ``lost_answer`` = it fails, and the machine comes all the same
 (after ``landing_s``); ``lost_call`` = it fails, and nothing comes."""
 
@@ -43,6 +43,7 @@ class WorldMachine:
     instance_id: str
     spec: MachineSpec
     price: float | None
+    asked_at_s: float
     lands_at_s: float
     visible_at_s: float
     address: str
@@ -165,6 +166,7 @@ class World:
             instance_id=f"i-{number:04d}",
             spec=spec,
             price=self.price_of(spec.offer),
+            asked_at_s=now_s,
             lands_at_s=lands_at_s,
             visible_at_s=lands_at_s + self.list_lag_s,
             address=f"10.0.0.{number}",

@@ -7,6 +7,7 @@ through the mailbox, so that whoever cuts the mailbox silences the machine.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -55,6 +56,8 @@ class Agents:
     exit_code: int | None = None
     """Not None: the commands end by themselves with it, at their next step."""
     by_instance: dict[str, Agent] = field(default_factory=dict)
+    duds: int = 0
+    """So many of the next machines never come up: running for their cloud, never heard."""
     numbers: dict[int, int] = field(default_factory=dict)
     """Manifests written per epoch."""
 
@@ -62,7 +65,11 @@ class Agents:
         for machine in self.world.alive:
             if machine.instance_id not in self.by_instance:
                 state = decide.State(lease_id=machine.spec.lease_id)
-                self.by_instance[machine.instance_id] = Agent(machine=machine, state=state)
+                agent = Agent(machine=machine, state=state)
+                if self.duds:
+                    self.duds -= 1
+                    agent.silent_until_s = math.inf
+                self.by_instance[machine.instance_id] = agent
         alive = [self.by_instance[m.instance_id] for m in self.world.alive]
         now_s = self.world.clock.at_s
         ranks = Counter(agent.running.number for agent in alive if agent.running is not None)

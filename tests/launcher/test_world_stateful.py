@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
-
 from support.hostile import HostileWorld
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 from arylcloud.checkpoint.memory import MemoryStore
@@ -19,6 +20,7 @@ from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import ObjectInfo, Provider
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.executor import Executor
+from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.loop import JobLauncher
 from arylcloud.launcher.observe import Observer
@@ -41,7 +43,9 @@ TIMING = act.Timing(
 )
 
 
-def offer(region: str = "us-east-1", zone: str = "a", usd: float = 1.0, market: Market = Market.SPOT) -> Offer:
+def offer(
+    region: str = "us-east-1", zone: str = "a", usd: float = 1.0, market: Market = Market.SPOT
+) -> Offer:
     return Offer(
         cloud="aws",
         region=region,
@@ -52,7 +56,7 @@ def offer(region: str = "us-east-1", zone: str = "a", usd: float = 1.0, market: 
         gpu_mem_gib=16.0,
         vcpus=8.0,
         mem_gib=61.0,
-        market=market,
+        market=Market.SPOT,
         usd_per_hour=usd,
         as_of="2026-09-01",
         source="test",
@@ -122,6 +126,10 @@ class Harness:
     writers: int = 0
     actions: list[act.Action] = field(default_factory=list)
     started: bool = True
+    clean: bool = True
+    """The last pass went through: no crash, no mailbox that did not answer."""
+    listed_at_s: float = 0.0
+    """When the launcher last looked and the cloud answered."""
     refused: Exception | None = None
 
     def __post_init__(self) -> None:
@@ -160,10 +168,11 @@ class Harness:
             job_id=JOB,
             journal=journal,
             executor=executor,
-            observer=Observer(store=self.store, providers=providers, clouds=("aws",)),
+            observer=Observer(store=self.store, providers=providers, clouds=("aws",), clock=self.clock),
             desire=self._desire,
             clock=self.clock,
             timing=self.timing,
+            housekeeper=Housekeeper(store=self.store, every_s=20.0),
         )
 
     def _probe(self, _point: str) -> None:
@@ -206,8 +215,12 @@ class Harness:
         if not self.started:
             self.restart()
             return
+        self.clean = False
+        if not self.world.lists_fail:
+            self.listed_at_s = self.clock.at_s
         try:
             self.state = self.launcher.tick(self.state)
+            self.clean = True
         except Crash:
             self.restart()
         except ArylError as error:
@@ -282,8 +295,10 @@ class Harness:
             if lease.phase is LeasePhase.RELEASED and lease.instance_id is not None and machine is not None:
                 late = (lease.created_at_s or 0.0) >= (lease.ended_at_s or 0.0)
                 assert late or not machine.alive(now_s), f"{lease.lease_id} is RELEASED, and still runs"
+                in_time = machine.lands_at_s <= machine.asked_at_s + self.timing.landing_s
+                assert not (late and in_time), f"{lease.lease_id} was closed while its machine could land"
         epochs = [e for e in self.state.epochs if e.members]
-        for before, after in zip(epochs, epochs[1:], strict=False):
+        for before, after in pairwise(epochs):
             good = [
                 c.step
                 for c in self.state.checkpoints
@@ -298,10 +313,13 @@ class Harness:
         assert self.state.phase.ended, f"{self.state.phase}: {self.state.phase_text}"
         assert self.state.phase_code, "a terminal phase without a cause"
         assert self.state.phase_text, "a terminal phase without a text"
-        assert not self.world.alive, f"still paid for: {[m.instance_id for m in self.world.alive]}"
         assert not self.state.open_leases
         leases = self.state.leases
         for machine in self.world.born.values():
+            too_late = machine.lands_at_s > machine.asked_at_s + self.timing.landing_s
+            if too_late and machine.lands_at_s > self.state.phase_since_s:
+                continue  # beyond what a create may do, and after the job: `gc` is for that
+            assert machine.ended_s is not None, f"still paid for: {machine.instance_id}"
             lease = leases[machine.spec.lease_id]
             assert lease.instance_id == machine.instance_id, f"{machine.instance_id} is not in the journal"
             assert lease.launched_s == machine.lands_at_s

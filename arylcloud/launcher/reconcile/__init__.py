@@ -1,8 +1,8 @@
 """``reconcile(state, observed, desired, now) → actions``: pure, level-based, and at rest once all is well.
 
-Passive first (``facts``: what the world says is journaled), then active: why the job ends
-(``lifecycle``), which machines must go (``leases``), which should exist (``slots``, ``migration``), who is
-a member (``epochs``). Each rule sees what the ones before it decided in the same pass. Actions are to be
+Passive first (``facts``: what the world says is journaled), then active: which machines must go
+(``leases``), why the job ends (``lifecycle``), which machines should exist (``slots``, ``migration``), who
+is a member (``epochs``). Each rule sees what the ones before it decided in the same pass. Actions are to be
 carried out in order; any of them may fail, and the next pass starts from what the journal then holds.
 """
 
@@ -26,11 +26,12 @@ def reconcile(state: JobState, observed: Observed, desired: Desired, now_s: floa
     d = Draft(state=state, observed=observed, desired=desired, now_s=now_s)
     facts.note_facts(d)
     if not state.phase.ended:
+        if not d.stopping:
+            leases.judge(d)
         lifecycle.decide(d)
         if d.stopping:
             lifecycle.wind_down(d)
         else:
-            leases.judge(d)
             migration.step(d)
             slots.trim(d)
             slots.fill(d)

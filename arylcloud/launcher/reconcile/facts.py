@@ -256,7 +256,7 @@ def _left(d: Draft) -> None:
 def _landed_by_s(d: Draft, lease: Lease) -> float:
     """Until when a create without answer may still bring a machine (wall seconds)."""
     last_call_s = lease.since_s if lease.uncertain_at_s is None else lease.uncertain_at_s
-    return last_call_s + max(d.timing.landing_s, d.timing.list_lag_s)
+    return last_call_s + d.timing.landing_s + d.timing.list_lag_s
 
 
 def _absent(d: Draft, lease: Lease) -> bool:
