@@ -89,11 +89,19 @@ def save(step: int, *, keep: int = 2) -> Iterator[Path]:
     folder.rename(final)
     _sync(root)
     shutil.rmtree(old, ignore_errors=True)
-    earlier = [path for number, path in completed(root) if number < step]
-    for path in earlier[: len(earlier) - (keep - 1)] if keep - 1 < len(earlier) else []:
-        shutil.rmtree(path, ignore_errors=True)
+    _prune(root, step, keep)
     _Last.at = time.monotonic()
     saved(step, _Last.at - begun)
+
+
+def _prune(root: Path, step: int, keep: int) -> None:
+    """Of the checkpoints before ``step``, the last ``keep`` - 1 stay."""
+    earlier = [path for number, path in completed(root) if number < step]
+    for path in earlier[: max(0, len(earlier) - (keep - 1))]:
+        # under another name first: killed half-way, it must not leave half of a complete checkpoint
+        gone = root / f".{path.name}.old"
+        path.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def _alive(pid: str) -> bool:
