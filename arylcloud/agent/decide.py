@@ -19,8 +19,8 @@ from arylcloud.core.protocol import AgentPhase, EpochDoc, Notice
 SAVE_LIMIT_S = 300.0
 """At the end of its lease, a machine goes on this long beyond the grace to upload; then it ends."""
 KILL_AGAIN_S = 5.0
-NOTICE_MARGIN_S = 1.0
-"""Kept free before the cloud acts, for the last heartbeat."""
+NOTICE_MARGIN_S = 3.0
+"""Kept free before the cloud acts: to see the command end, look at the disk, say the end."""
 
 
 class Stage(StrEnum):

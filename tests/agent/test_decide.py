@@ -207,11 +207,11 @@ def test_notice_shortens_the_grace_that_has_begun() -> None:
     world = run_to(Stage.RUNNING)
     world.inputs = replace(world.inputs, grace_s=1000.0, upload_s=4.0)
     world.happen("drain")
-    world.happen("notice")  # acts in 20 s; 1 s margin, 4 s for the upload
-    world.now_s = 14.9
+    world.happen("notice")  # acts in 20 s; 3 s margin, 4 s for the upload
+    world.now_s = 12.9
     world.step()
     assert not any(isinstance(e, Kill) for e in world.effects)
-    world.now_s = 15.0
+    world.now_s = 13.0
     world.step()
     assert any(isinstance(e, Kill) for e in world.effects)
 
@@ -220,10 +220,10 @@ def test_an_upload_that_takes_longer_than_what_is_left_gets_half() -> None:
     world = run_to(Stage.RUNNING)
     world.inputs = replace(world.inputs, grace_s=1000.0, upload_s=500.0)
     world.happen("notice")
-    world.now_s = 9.4
+    world.now_s = 8.4
     world.step()
     assert not any(isinstance(e, Kill) for e in world.effects)
-    world.now_s = 9.5
+    world.now_s = 8.5
     world.step()
     assert any(isinstance(e, Kill) for e in world.effects)
 
