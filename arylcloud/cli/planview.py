@@ -111,7 +111,7 @@ def _table(plan: Plan, columns: int) -> str:
     headers += ["hours p50-p90", "$ mean", "$ p90", "rate", ""] if profiled else ["why"]
     rows = [_row(c, places, profiled) for c, places in _grouped(plan.candidates)]
     right = frozenset({0, 5, 7, 8, 9} if profiled else {0, 5})
-    return table(headers, rows, right=right, shrink=3, columns=columns, bold_rows=frozenset({0}))
+    return table(headers, rows, right=right, shrink=(3, 1), columns=columns, bold_rows=frozenset({0}))
 
 
 def _grouped(candidates: tuple[Candidate, ...]) -> list[tuple[Candidate, int]]:
@@ -147,7 +147,7 @@ def _row(c: Candidate, places: int, profiled: bool) -> list[str]:
         for text, true in (
             ("late", c.meets_deadline is False),
             ("over budget", c.meets_budget is False),
-            ("pareto", c.pareto),
+            ("P", c.pareto),
         )
         if true
     )
@@ -195,6 +195,6 @@ def _chart(plan: Plan, columns: int) -> str:
         height=12,
         unicode=is_utf8(),
     )
-    return f"{text}\n  *  chosen; letters: the Pareto set (nothing is faster and cheaper)\n" + "\n".join(
+    return f"{text}\n  *  chosen; letters, and P above: the Pareto set (nothing is faster and cheaper)\n" + "\n".join(
         legend
     )

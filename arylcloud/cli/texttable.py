@@ -11,8 +11,8 @@ BOLD, DIM, END = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
 def width() -> int:
-    """Columns of the terminal; 120 (or ``COLUMNS``) where stdout is none."""
-    return shutil.get_terminal_size((120, 40)).columns
+    """Columns of the terminal; 150 (or ``COLUMNS``) where stdout is none: a file has no right edge."""
+    return shutil.get_terminal_size((150, 40)).columns
 
 
 def styled(text: str, style: str) -> str:
@@ -26,12 +26,12 @@ def table(
     rows: Sequence[Sequence[str]],
     *,
     right: frozenset[int] = frozenset(),
-    shrink: int | None = None,
+    shrink: Sequence[int] = (),
     columns: int = 120,
     bold_rows: frozenset[int] = frozenset(),
 ) -> str:
-    """Lines of aligned cells. ``right``: columns of numbers; ``shrink``: the column that gives way with an
-    ellipsis where the whole is wider than ``columns``.
+    """Lines of aligned cells. ``right``: columns of numbers; ``shrink``: the columns that give way, in
+    this order and down to 12 characters, with an ellipsis where the whole is wider than ``columns``.
 
     >>> print(table(["a", "n"], [["x", "1"], ["yy", "10"]], right=frozenset({1})))
     a    n
@@ -39,9 +39,9 @@ def table(
     yy  10
     """
     widths = [max(len(row[i]) for row in (headers, *rows)) for i in range(len(headers))]
-    over = sum(widths) + 2 * (len(widths) - 1) - columns
-    if shrink is not None and over > 0:
-        widths[shrink] = max(widths[shrink] - over, 12)
+    for i in shrink:
+        over = sum(widths) + 2 * (len(widths) - 1) - columns
+        widths[i] = max(widths[i] - max(over, 0), min(widths[i], 12))
 
     def line(cells: Sequence[str]) -> str:
         parts = []

@@ -282,13 +282,13 @@ def test_without_a_profile_no_totals_are_invented() -> None:
 def test_why_names_the_next_best_and_what_flips_it() -> None:
     rows = [
         offer("aws/us-east-1/use1-az1", market="spot", usd_per_hour=1.0),
-        offer("aws/us-east-1/use1-az2", market="spot", usd_per_hour=1.1),
+        offer("aws/us-east-1/use1-az2", market="spot", usd_per_hour=1.05),
         offer("aws/us-east-1", usd_per_hour=1.12),
     ]
     text = "\n".join(plan(job(), *rows).why)
     assert "use1-az2" in text
     assert "on demand" in text
-    assert "its price rises by 10.0%" in text
+    assert "its price rises by 5.0%" in text
     assert "times as often" in text
 
 

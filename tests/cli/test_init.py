@@ -1,0 +1,65 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arylcloud.cli.jobfile import load_job
+from arylcloud.cli.jobtemplate import Answers, render
+from arylcloud.cli.main import run
+
+
+def test_init_writes_what_plan_accepts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "new" / "job.yaml"
+    flags = ["--gpus", "A100:8, V100:8", "--profile", "mpt-125m", "--work", "40000 steps", "--deadline",
+             "72h", "--budget", "$5000", "--name", "my job"]  # fmt: skip
+    assert run(["init", str(path), *flags, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["path"] == str(path)
+    spec, _ = load_job(path)
+    assert spec.name == "my job"
+    assert spec.constraints.budget_usd == 5000
+    assert [a.gpu for a in spec.resources.accelerators] == ["A100", "V100"]
+    assert run(["plan", str(path), "--json"]) == 0
+
+
+def test_init_without_anything_is_a_valid_file_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.yaml"
+    assert run(["init", str(path)]) == 0
+    assert load_job(path)[0].run == "python train.py"
+    assert run(["plan", str(path), "--json"]) == 0
+    assert "no profile" in json.loads(capsys.readouterr().out)["chosen"]["why"]
+
+
+def test_init_overwrites_only_when_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("mine")
+    assert run(["init", str(path)]) == 2
+    assert "exists" in capsys.readouterr().err
+    assert path.read_text() == "mine"
+    assert run(["init", str(path), "--force"]) == 0
+
+
+def test_a_bad_answer_leaves_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.yaml"
+    assert run(["init", str(path), "--gpus", "Z9:1"]) == 2
+    assert "Z9" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+text = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp")), min_size=1).filter(
+    str.strip
+)
+
+
+@given(name=text, command=text)
+def test_any_text_survives_the_template(
+    tmp_path_factory: pytest.TempPathFactory, name: str, command: str
+) -> None:
+    path = tmp_path_factory.mktemp("t") / "job.yaml"
+    answers = Answers(name=name, run=command, gpus="", profile="", work="", deadline="", budget="")
+    path.write_text(render(answers), encoding="utf-8")
+    spec, _ = load_job(path)
+    assert (spec.name, spec.run) == (name, command)
