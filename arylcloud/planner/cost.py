@@ -62,12 +62,15 @@ class CostInputs:
     save_s: float
     """What one checkpoint holds up the training."""
     restore_s: float
-    interval_s: float | None
+    interval_s: F | float | None
     """None = Daly's; else as the user says, also where nothing is ever lost."""
 
     def take(self, index: NDArray[np.intp]) -> CostInputs:
         columns = {name: getattr(self, name)[index] for name in _COLUMNS}
-        return replace(self, **columns)
+        interval_s = self.interval_s
+        if isinstance(interval_s, np.ndarray):
+            interval_s = interval_s[index]
+        return replace(self, **columns, interval_s=interval_s)
 
 
 _COLUMNS = tuple(f.name for f in fields(CostInputs) if f.type == "F")

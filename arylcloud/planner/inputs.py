@@ -69,9 +69,10 @@ class Lookups:
     rel_low: F
     """By configuration: low / estimate of the throughput's band."""
     boot_s: F
-    """By cloud, as the next two."""
+    """By cloud, as the next three."""
     disk_usd_per_hour: F
     kept_usd_per_hour: F
+    market_scale: F
     data_usd: F
     """By place, as the next two."""
     save_usd: F
@@ -129,7 +130,8 @@ class Candidates:
         )  # fmt: skip
         cloud = table.cloud[rows]
         nodes = self.nodes[at].astype(np.float64)
-        work_s = look.work_s[config]
+        scale = look.market_scale[cloud]
+        work_s = look.work_s[config] * scale
         hazard = self.hazards.per_hour[rows]
         return CostInputs(
             usd_per_hour=table.usd_per_hour[rows],
@@ -145,7 +147,7 @@ class Candidates:
             storage_usd_per_hour=nodes * look.disk_usd_per_hour[cloud] + look.kept_usd_per_hour[cloud],
             save_s=self.save_s,
             restore_s=self.restore_s,
-            interval_s=self.interval_s,
+            interval_s=None if self.interval_s is None else self.interval_s * scale,
         )
 
 
@@ -218,6 +220,7 @@ def candidates(
             boot_s=np.array(boots),
             disk_usd_per_hour=disk_usd,
             kept_usd_per_hour=kept_usd,
+            market_scale=np.array([assumptions.market_scale.get(c, 1.0) for c in table.cloud_names]),
             data_usd=np.array([m.data_usd for m in moving]),
             save_usd=np.array([m.save_usd for m in moving]),
             restore_usd=np.array([m.restore_usd for m in moving]),
