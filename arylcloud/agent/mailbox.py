@@ -76,8 +76,9 @@ class Mailbox(threading.Thread):
         """Raises StoreError."""
         if self._next == 0:
             keys = [info.key for info in self._store.list(EPOCHS_PREFIX)]
-            newest = max((int(Path(key).stem.rpartition("-")[2]) for key in keys), default=1)
-            self._next = max(1, newest)
+            numbers = (Path(key).stem.rpartition("-")[2] for key in keys)
+            # whatever else lies there is no epoch document, and no reason to wait for one in vain
+            self._next = max((int(n) for n in numbers if n.isascii() and n.isdigit()), default=1) or 1
         newest_doc = None
         while (data := self._store.get(epoch_key(self._next))) is not None:
             document = self._epoch(data)

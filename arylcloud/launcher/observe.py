@@ -38,6 +38,7 @@ class Observer:
     _checkpoints: dict[str, CheckpointSeen] = field(default_factory=dict)
     _damaged: dict[str, str] = field(default_factory=dict)
     _published: int = 0
+    _unreadable: dict[str, str] = field(default_factory=dict)
 
     def observe(self, state: JobState) -> Observed:
         machines, listed = self._machines(state)
@@ -144,5 +145,7 @@ class Observer:
         try:
             return loads(cls, data, what=key)
         except IntegrityError as error:
-            log.warning("%s", error.message)
+            if self._unreadable.get(key) != error.message:  # said once, not every tick
+                log.warning("%s", error.message)
+            self._unreadable[key] = error.message
             return None
