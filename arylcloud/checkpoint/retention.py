@@ -6,9 +6,13 @@ Why a chunk that somebody needs is never deleted, although agents commit while t
 2. a chunk younger than ``grace_s`` is kept: it may belong to an upload whose manifest is still to come;
 3. an uploader skips a chunk only if it stands in the manifest that it committed last or restored
    (both kept: the newest, and a pin) and otherwise writes it again, which makes it young;
-4. manifests go before chunks: a crash in between leaves chunks without a manifest, not the reverse.
+4. an uploader that has rewritten an *old* chunk waits ``SETTLE_S`` and looks whether it is still there
+   before it commits; and here, each batch is decided afresh at most ``SETTLE_S / 2`` before it is
+   deleted: a look that is too old to know of the rewriting is not acted on;
+5. manifests go before chunks: a crash in between leaves chunks without a manifest, not the reverse.
 
-``grace_s`` must exceed the longest upload plus the clocks' difference between store and caller.
+``grace_s`` must exceed twice the longest upload plus the clocks' difference between store and caller; what
+remains is a request to delete that a network holds back for longer than ``SETTLE_S / 2``.
 """
 
 from __future__ import annotations
@@ -17,11 +21,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from arylcloud.checkpoint.manifest import list_manifests, parse_manifest
+from arylcloud.core.clock import Clock, SystemClock
 from arylcloud.core.errors import IntegrityError
 from arylcloud.core.ports import ObjectInfo, ObjectStore
 from arylcloud.core.protocol import CHUNKS_PREFIX, Manifest
 
 GRACE_S = 3600.0
+SETTLE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,36 +94,60 @@ def prune(
     now_s: float,
     grace_s: float = GRACE_S,
     rejected: Collection[str] = (),
+    clock: Clock | None = None,
 ) -> Prune:
     """Decide over the job's prefix and delete; returns what was deleted. Idempotent, restartable.
 
     ``pins``: at least the manifest that the newest epoch resumed from. Only whoever knows the lineage
-    may call this: the launcher, or the agent of rank 0 of the newest epoch. Raises StoreError.
+    may call this: the launcher, or the agent of rank 0 of the newest epoch. ``clock`` measures how old a
+    look is. Raises StoreError.
     """
-    chunks = tuple(store.list(CHUNKS_PREFIX))  # before the manifests: rule 1
-    manifests: dict[str, Manifest | None] = {}
+    watch = clock if clock is not None else SystemClock()
+    read: dict[str, Manifest | None] = {}
     unreadable: set[str] = set()
-    for key in list_manifests(store):
-        data = store.get(key)
-        if data is None:
-            continue  # somebody else pruned it just now
+
+    def look(prefix: str) -> Prune:
+        chunks = tuple(store.list(prefix))  # before the manifests: rule 1
+        _read_manifests(store, read, unreadable)
+        return plan_prune(
+            read,
+            chunks,
+            keep=keep,
+            pins=pins,
+            now_s=now_s,
+            grace_s=grace_s,
+            rejected=rejected,
+            unreadable=unreadable,
+        )
+
+    first = look(CHUNKS_PREFIX)
+    store.delete(first.manifests)
+    deleted: list[str] = []
+    freed = 0
+    for folder in sorted({key[: len(CHUNKS_PREFIX) + 3] for key in first.chunks}):
+        begun_s = watch.now_s()
+        again = look(folder)
+        if not 0 <= watch.now_s() - begun_s <= SETTLE_S / 2:
+            continue  # rule 4; the next run finds them
+        store.delete(again.chunks)
+        deleted += again.chunks
+        freed += again.chunk_bytes
+    return Prune(
+        manifests=first.manifests, chunks=tuple(deleted), chunk_bytes=freed, held_back=first.held_back
+    )
+
+
+def _read_manifests(store: ObjectStore, read: dict[str, Manifest | None], unreadable: set[str]) -> None:
+    """Bring ``read`` up to date: what is listed now, each one parsed once."""
+    keys = list_manifests(store)
+    for key in set(read) - set(keys):
+        del read[key]
+    for key in keys:
+        if key in read or (data := store.get(key)) is None:  # None: somebody else pruned it just now
+            continue
         try:
-            manifests[key] = parse_manifest(data, key=key)
+            read[key] = parse_manifest(data, key=key)
         except IntegrityError as error:
-            manifests[key] = None
+            read[key] = None
             if error.code == "schema":
                 unreadable.add(key)
-    plan = plan_prune(
-        manifests,
-        chunks,
-        keep=keep,
-        pins=pins,
-        now_s=now_s,
-        grace_s=grace_s,
-        rejected=rejected,
-        unreadable=unreadable,
-    )
-    store.delete(plan.manifests)
-    for start in range(0, len(plan.chunks), 1000):
-        store.delete(plan.chunks[start : start + 1000])
-    return plan

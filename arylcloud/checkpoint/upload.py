@@ -4,7 +4,7 @@ Unchanged chunks travel once. A chunk is skipped only if somebody vouches for it
 written it itself, or it belongs to the manifest that this machine restored (and so has read and
 verified); and only if the store still lists it with the right size. Any other chunk is written, over
 what may lie there: the same bytes again if it was sound, a repair if it had been damaged at rest.
-That is also what makes pruning safe (``retention.py``).
+That is also what makes pruning safe (``retention.py``, rules 3 and 4).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from pathlib import Path
 
 from arylcloud.checkpoint.chunks import CHUNK_BYTES, SourceFile, changed, read_span, scan, sha256, spans
 from arylcloud.checkpoint.manifest import manifest_bytes, seal, storable_folder
+from arylcloud.checkpoint.retention import GRACE_S, SETTLE_S
 from arylcloud.checkpoint.store import map_error
 from arylcloud.core.clock import Clock
 from arylcloud.core.errors import ConflictError, UsageError
-from arylcloud.core.ports import ObjectStore
+from arylcloud.core.ports import ObjectInfo, ObjectStore
 from arylcloud.core.protocol import CHUNKS_PREFIX, ChunkRef, FileEntry, Manifest, chunk_key
 
 THREADS = 8
@@ -35,11 +36,14 @@ class Uploader:
         base: Manifest | None = None,
         threads: int = THREADS,
         chunk_bytes: int = CHUNK_BYTES,
+        grace_s: float = GRACE_S,
     ) -> None:
-        """``store``: the job's prefix. ``base``: the manifest that this machine has restored."""
+        """``store``: the job's prefix. ``base``: the manifest that this machine has restored.
+        ``grace_s``: that of whoever prunes."""
         self._store = store
         self._threads = threads
         self._chunk_bytes = chunk_bytes
+        self._grace_s = grace_s
         self._vouched: dict[str, int] = {}
         self.uploaded_bytes = 0
         """Of chunks, over this uploader's life: what the network has seen."""
@@ -75,7 +79,7 @@ class Uploader:
             raise UsageError(f"{directory.name!r} cannot be the name of a checkpoint", hint="use step-N")
         if not files:
             raise UsageError(f"the checkpoint {directory} is empty")
-        entries = self._upload(files, progress)
+        entries = self._upload(files, progress, clock)
         self._check_unchanged(directory, files)
         manifest = seal(
             Manifest(
@@ -103,9 +107,12 @@ class Uploader:
         return manifest
 
     def _upload(
-        self, files: tuple[SourceFile, ...], progress: Callable[[int], None] | None
+        self, files: tuple[SourceFile, ...], progress: Callable[[int], None] | None, clock: Clock
     ) -> tuple[FileEntry, ...]:
-        work = _Work(self._store, self._present(), progress)
+        listed = self._listed()
+        doomed = {d for d, info in listed.items() if info.modified_s < clock.now_s() - self._grace_s / 2}
+        present = {d for d, size in self._vouched.items() if d in listed and listed[d].size == size}
+        work = _Work(self._store, present, progress)
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="upload")
         try:
             pending = [
@@ -124,17 +131,21 @@ class Uploader:
         finally:
             pool.shutdown(cancel_futures=True)
             self.uploaded_bytes += work.uploaded_bytes
+        self._settle(work, {d: span for d, span in work.written.items() if d in doomed}, clock)
         return entries
 
-    def _present(self) -> set[str]:
-        """Vouched chunks that the store lists with their right size."""
-        if not self._vouched:
-            return set()
-        return {
-            name
-            for info in self._store.list(CHUNKS_PREFIX)
-            if self._vouched.get(name := info.key.rpartition("/")[2]) == info.size
-        }
+    def _listed(self) -> dict[str, ObjectInfo]:
+        return {info.key.rpartition("/")[2]: info for info in self._store.list(CHUNKS_PREFIX)}
+
+    def _settle(self, work: _Work, revived: dict[str, tuple[SourceFile, int, int]], clock: Clock) -> None:
+        """Chunks that were old when they were written again may be on the list of a pruner at work
+        just now: see it end, look, and write again what it took. Rare: content that comes back."""
+        while revived:
+            clock.sleep_until(clock.now_s() + SETTLE_S)
+            listed = self._listed()
+            revived = {digest: span for digest, span in revived.items() if digest not in listed}
+            for file, offset, length in revived.values():
+                work.put(file, offset, length)
 
     @staticmethod
     def _check_unchanged(directory: Path, before: tuple[SourceFile, ...]) -> None:
@@ -162,22 +173,37 @@ class _Work:
         self._progress = progress
         self._lock = threading.Lock()
         self.uploaded_bytes = 0
+        self.written: dict[str, tuple[SourceFile, int, int]] = {}
+        """By digest: where each chunk came from that this upload wrote."""
 
     def chunk(self, file: SourceFile, offset: int, length: int) -> ChunkRef:
-        try:
-            data = read_span(file, offset, length)
-        except FileNotFoundError as error:
-            raise changed(file.name) from error
-        except OSError as error:
-            raise map_error(error, f"cannot read {file.path}") from error
-        digest = sha256(data)
+        digest, data = _read(file, offset, length)
         with self._lock:
             known = digest in self._done
             self._done.add(digest)  # the same chunk twice in one checkpoint travels once
+            if not known:
+                self.written[digest] = (file, offset, length)
         if not known:
-            self._store.put(chunk_key(digest), data)
-            with self._lock:
-                self.uploaded_bytes += length
+            self._write(digest, data)
         if self._progress is not None:
             self._progress(length)
         return ChunkRef(sha256=digest, size=length)
+
+    def put(self, file: SourceFile, offset: int, length: int) -> None:
+        self._write(*_read(file, offset, length))
+
+    def _write(self, digest: str, data: bytes) -> None:
+        self._store.put(chunk_key(digest), data)
+        with self._lock:
+            self.uploaded_bytes += len(data)
+
+
+def _read(file: SourceFile, offset: int, length: int) -> tuple[str, bytes]:
+    """(sha256, bytes)."""
+    try:
+        data = read_span(file, offset, length)
+    except FileNotFoundError as error:
+        raise changed(file.name) from error
+    except OSError as error:
+        raise map_error(error, f"cannot read {file.path}") from error
+    return sha256(data), data

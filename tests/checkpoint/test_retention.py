@@ -130,8 +130,9 @@ def test_what_a_newer_writer_left_stays_with_its_chunks() -> None:
 class World(MemoryStore):
     """Lets somebody else act before any one of our calls, or ends our process there."""
 
-    def __init__(self, clock: ManualClock) -> None:
+    def __init__(self, clock: LivingClock) -> None:
         super().__init__(clock=clock)
+        self.clock = clock
         self.calls_left: int | None = None
         self.then: Callable[[], None] | None = None
 
@@ -162,9 +163,28 @@ class World(MemoryStore):
         return super().list(prefix, after=after)
 
     def delete(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            self._step()
-            super().delete([key])
+        # on its way; it lands when the other side lets time pass, or has done its turn
+        def land() -> None:
+            super(World, self).delete(keys)
+
+        self.clock.in_flight = land
+        self._step()
+        self.clock.land()
+
+
+class LivingClock(ManualClock):
+    """While somebody sleeps, what is on its way arrives."""
+
+    in_flight: Callable[[], None] | None = None
+
+    def land(self) -> None:
+        if self.in_flight is not None:
+            done, self.in_flight = self.in_flight, None
+            done()
+
+    def sleep_until(self, at_s: float) -> None:
+        self.land()
+        super().sleep_until(at_s)
 
 
 def crash() -> None:
@@ -180,13 +200,13 @@ class Pruning(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.clock = ManualClock(1000.0)
+        self.clock = LivingClock(1000.0)
         self.store = World(self.clock)
         self.folder = Path(tempfile.mkdtemp())
         self.epoch = 1
         self.number = 0
         self.resumed: str | None = None
-        self.uploader = Uploader(self.store, threads=1, chunk_bytes=4)
+        self.uploader = Uploader(self.store, threads=1, chunk_bytes=4, grace_s=GRACE)
         self.committed: list[str] = []
 
     def teardown(self) -> None:
@@ -219,7 +239,7 @@ class Pruning(RuleBasedStateMachine):
         except StoreError:
             # started again on the same machine: it has restored nothing, so it vouches for nothing
             self.number += 1
-            self.uploader = Uploader(self.store, threads=1, chunk_bytes=4)
+            self.uploader = Uploader(self.store, threads=1, chunk_bytes=4, grace_s=GRACE)
         self.store.calls_left = None
 
     @rule()
@@ -229,7 +249,7 @@ class Pruning(RuleBasedStateMachine):
         self.number = 0
         self.resumed = self.committed[-1] if self.committed else None
         base = None if self.resumed is None else read_manifest(self.store, self.resumed)
-        self.uploader = Uploader(self.store, base=base, threads=1, chunk_bytes=4)
+        self.uploader = Uploader(self.store, base=base, threads=1, chunk_bytes=4, grace_s=GRACE)
 
     @rule(seconds=st.sampled_from([1.0, 60.0, 150.0]))
     def wait(self, seconds: float) -> None:
@@ -238,7 +258,7 @@ class Pruning(RuleBasedStateMachine):
     @rule(keep=st.integers(1, 2))
     def prune(self, keep: int) -> None:
         pins = () if self.resumed is None else (self.resumed,)
-        prune(self.store, keep=keep, pins=pins, now_s=self.clock.now_s(), grace_s=GRACE)
+        prune(self.store, keep=keep, pins=pins, now_s=self.clock.now_s(), grace_s=GRACE, clock=self.clock)
 
     @rule(calls=st.integers(0, 12))
     def prune_and_crash(self, calls: int) -> None:
@@ -246,6 +266,7 @@ class Pruning(RuleBasedStateMachine):
         with contextlib.suppress(StoreError):
             self.prune(1)
         self.store.calls_left = None
+        self.clock.land()
 
     @rule(calls=st.integers(0, 8), blocks=BLOCKS, keep=st.integers(1, 2))
     def prune_while_a_checkpoint_is_committed(self, calls: int, blocks: list[str], keep: int) -> None:
