@@ -20,7 +20,9 @@ SAVE_LIMIT_S = 300.0
 """At the end of its lease, a machine goes on this long beyond the grace to upload; then it ends."""
 KILL_AGAIN_S = 5.0
 NOTICE_MARGIN_S = 3.0
-"""Kept free before the cloud acts: to see the command end, look at the disk, say the end."""
+"""Kept free before the cloud acts: to see the command end, look at the disk, say the end; of a short
+notice not more than its share, or nothing would be left for the save itself."""
+NOTICE_MARGIN_SHARE = 0.15
 
 
 class Stage(StrEnum):
@@ -252,7 +254,9 @@ def _kill_at(inputs: Inputs, now_s: float) -> float:
     kill_at_s = now_s + inputs.grace_s
     if inputs.notice is None:
         return kill_at_s
-    left_s = max(0.0, inputs.notice.at_s - now_s - NOTICE_MARGIN_S)
+    lead_s = inputs.notice.at_s - inputs.notice.seen_s
+    margin_s = min(NOTICE_MARGIN_S, NOTICE_MARGIN_SHARE * lead_s)
+    left_s = max(0.0, inputs.notice.at_s - now_s - margin_s)
     upload_s = min(inputs.upload_s if inputs.upload_s is not None else 2.0, left_s / 2)
     return min(kill_at_s, now_s + left_s - upload_s)
 
