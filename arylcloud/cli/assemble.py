@@ -133,6 +133,7 @@ def build_launcher(
             lease_id=action.lease_id,
             journal_id=state.journal_id,
             until_s=action.until_s,
+            env={"ARYL_GPUS": str(action.offer.gpu_count or 0)},
         )
 
     clock = SystemClock()
