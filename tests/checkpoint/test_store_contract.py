@@ -345,11 +345,13 @@ def test_a_killed_writer_leaves_whole_objects_only(tmp_path: Path) -> None:
     uri = file_uri(tmp_path / "store")
     store = open_store(uri)
     seen_partial = False
-    for turn in range(8):
+    for turn in range(40):
+        if turn >= 6 and seen_partial:
+            break
         process = subprocess.Popen([sys.executable, "-c", WRITER, uri], stdout=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.readline()
-        time.sleep(0.02 + 0.017 * turn)
+        time.sleep(0.02 + 0.017 * (turn % 8))
         process.send_signal(signal.SIGKILL)
         process.communicate()
         for info in store.list(""):
