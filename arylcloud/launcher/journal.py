@@ -68,7 +68,7 @@ class Journal:
             what = f"record {seq} of {job_id}"
             if seq != expected:
                 raise IntegrityError(f"journal {self.path} lacks record {expected} of {job_id}", hint=_ADOPT)
-            if hashlib.sha256(body).digest() != digest:
+            if not isinstance(body, bytes) or hashlib.sha256(body).digest() != digest:
                 raise IntegrityError(f"{what} in {self.path} is damaged: its digest differs", hint=_ADOPT)
             found.append(_checked(body, job_id, seq, what))
         return tuple(found)
@@ -114,6 +114,8 @@ class Journal:
             try:
                 record = self._mirror(mirror, record)
                 mirrored = True
+            except _LandedLate:
+                raise
             except StoreError:
                 if strict:
                     # it may have landed: if it is not in our history too, the next record of ours
@@ -159,7 +161,7 @@ class Journal:
         # caller must think again with it
         if not self._db.insert(found, mirrored=True):
             raise _conflict(record.job_id, record.seq, "another process with this home")
-        raise StoreError(f"journal of {record.job_id}: record {record.seq} had landed late; read it again")
+        raise _LandedLate(f"journal of {record.job_id}: record {record.seq} had landed late; read it again")
 
     def flush(self, job_id: str, mirror: ObjectStore) -> int:
         """Mirror, in order, what was committed while the mailbox was away. Returns how many.
@@ -277,6 +279,10 @@ def _lock(descriptor: int) -> None:
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         time.sleep(0.01)
     return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class _LandedLate(StoreError):
+    """An earlier write of ours turned up under this number, and is part of the history now."""
 
 
 _ADOPT = "the job's prefix holds the same records: move the file away and `arylcloud adopt URI`"

@@ -64,7 +64,7 @@ class HostileWorld(RuleBasedStateMachine):
     # ------------------------------------------------------------ the cloud
 
     @rule(
-        trouble=st.sampled_from(["capacity", "quota", "throttled", "lost_answer", "lost_call"]),
+        trouble=st.sampled_from(TROUBLES),
         late=st.integers(1, 40),
     )
     def trouble_at_create(self, trouble: str, late: int) -> None:
