@@ -103,7 +103,7 @@ def build_launcher(
     job_id: str, state: JobState, parts: Parts, folders: Folders, *, adopted: bool = False
 ) -> JobLauncher:
     from arylcloud.agent.bootstrap import user_data
-    from arylcloud.cli.compose import make_plan
+    from arylcloud.cli.compose import make_plan, profiles
     from arylcloud.cli.notify import notifier
     from arylcloud.core import protocol as mail
     from arylcloud.core.clock import SystemClock
@@ -136,6 +136,7 @@ def build_launcher(
             env={"ARYL_GPUS": str(action.offer.gpu_count or 0)},
         )
 
+    known = profiles(folders)  # once: they are asked again and again, and do not change while it runs
     clock = SystemClock()
     probe = from_environment()
     parts.journal.probe = probe
@@ -159,7 +160,7 @@ def build_launcher(
         observer=Observer(store=parts.store, providers=parts.providers, clouds=tuple(parts.providers)),
         desire=Desires(
             providers=parts.providers,
-            plan=lambda spec: make_plan(spec, folders, limit=ALL_OFFERS),
+            plan=lambda spec: make_plan(spec, folders, limit=ALL_OFFERS, known=known),
             timing=timing,
             refresh_s=1.0 if local else 60.0,
         ),

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from arylcloud.core.job import JobSpec
     from arylcloud.core.plan import Plan
     from arylcloud.planner.inputs import Assumptions
+    from arylcloud.planner.profiles import Library
     from arylcloud.pricing.table import OfferTable
     from arylcloud.providers.registry import Adapter
 
@@ -62,15 +63,22 @@ def assumptions(spec: JobSpec, folders: Folders) -> Assumptions:
     )
 
 
-def make_plan(spec: JobSpec, folders: Folders, *, limit: int = 20) -> Plan:
-    """What ``plan`` shows and ``launch`` does: one road to a plan."""
+def profiles(folders: Folders) -> Library:
+    """The bundled profiles with the user's own over them."""
     from arylcloud.planner.profiles import library
+
+    return library(folders.user_profiles)
+
+
+def make_plan(spec: JobSpec, folders: Folders, *, limit: int = 20, known: Library | None = None) -> Plan:
+    """What ``plan`` shows and ``launch`` does: one road to a plan. ``known``: the profiles, where they
+    have been read before (None: they are read)."""
     from arylcloud.planner.single import plan_job
 
     return plan_job(
         spec,
         offer_table(spec, folders),
-        library=library(folders.user_profiles),
+        library=profiles(folders) if known is None else known,
         assumptions=assumptions(spec, folders),
         limit=limit,
     )
