@@ -12,6 +12,7 @@ from typer import _click as click  # typer's own copy: the click package's class
 from typer.core import TyperCommand, TyperGroup
 
 from arylcloud import __version__
+from arylcloud.cli.lightparams import install
 from arylcloud.cli.registry import COMMANDS
 
 
@@ -85,6 +86,7 @@ def run(args: list[str]) -> int:
     from arylcloud.cli.output import emit_json, note, print_error
     from arylcloud.core.errors import ArylError, Interrupted, UsageError
 
+    install()
     as_json = "--json" in args
     try:
         result: Any = app(args, standalone_mode=False)
@@ -98,7 +100,8 @@ def run(args: list[str]) -> int:
         print_error(UsageError(error.format_message(), hint=_help_hint(error)), as_json=as_json)
         return 2
     except (typer.Abort, KeyboardInterrupt):
-        print_error(Interrupted("interrupted"), as_json=as_json)
+        hint = "jobs that run are not affected: `arylcloud status` shows them"
+        print_error(Interrupted("interrupted", hint=hint), as_json=as_json)
         return Interrupted.exit_code
     except BrokenPipeError:
         # the reader has left (`| head`): quiet, and no second error when Python flushes

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 F = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CostInputs:
     """One entry per candidate, shape (n,), float64; every value finite and ≥ 0."""
 
@@ -76,7 +76,7 @@ class CostInputs:
 _COLUMNS = tuple(f.name for f in fields(CostInputs) if f.type == "F")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Expected:
     """Shapes (n,). Hours of wall clock, means unless said otherwise."""
 
@@ -191,7 +191,7 @@ def expected(inputs: CostInputs, *, adverse: bool = False) -> Expected:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Totals:
     """Hours and dollars of (n,) candidates that fall into few groups, (g,). Properties are computed anew."""
 

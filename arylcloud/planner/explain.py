@@ -83,7 +83,7 @@ def one(spec: JobSpec, c: Candidate, first: Candidate) -> str:
         misses.append(f"p90 ${usd.p90:,.2f} is over the budget of ${spec.constraints.budget_usd:g}")
     if misses:
         return "; ".join(misses)
-    if c is first:
+    if c.rank == 1:
         return f"first by {spec.objective.name}"
     return _beside(c, first) + " than the first"
 

@@ -23,7 +23,7 @@ LOCAL = "local"
 """The local cloud's offers are used only by a job that names it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Feasible:
     rows: NDArray[np.intp]
     """Positions in the table, ascending, shape (n,)."""

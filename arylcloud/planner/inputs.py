@@ -60,7 +60,7 @@ class Assumptions:
     deadlines are in market seconds (the local cloud's compressed time)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Lookups:
     """Small tables; a candidate's entry is found by one of its codes."""
 
@@ -81,7 +81,7 @@ class Lookups:
     """p90 hazard / mean hazard, by source of hazard."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Candidates:
     """One entry per (offer, nodes); shapes (n,)."""
 

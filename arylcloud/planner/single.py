@@ -30,7 +30,7 @@ NEVER_H = 1e5
 MAX_FRONTIER = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Evaluation:
     """Every candidate of one job with its figures; shapes (n,)."""
 
@@ -101,9 +101,9 @@ def plan_job(
     def build(at: Index, ranks: list[int]) -> tuple[Candidate, ...]:
         return _build(spec, table, every, at, ranks, on_frontier)
 
-    picked = build(order, list(range(1, order.size + 1)))
+    picked = _with_why(spec, build(order, list(range(1, order.size + 1))))
     points = _frontier(table, every, on_frontier)
-    frontier = build(points, [_rank_of(every, int(i)) for i in points])
+    frontier = _with_why(spec, build(points, [_rank_of(every, int(i)) for i in points]), picked[0])
     rejected = (*found.rejected, *every.cands.rejected, *_missed(spec, table, every))
     first, chosen = int(order[0]), picked[0]
     rivals = [
@@ -332,7 +332,14 @@ def _build(
             why="",
         )
         found.append(candidate)
-    return tuple(replace(c, why=explain.one(spec, c, found[0])) for c in found)
+    return tuple(found)
+
+
+def _with_why(
+    spec: JobSpec, candidates: tuple[Candidate, ...], first: Candidate | None = None
+) -> tuple[Candidate, ...]:
+    """Each beside ``first`` (None: the first of them)."""
+    return tuple(replace(c, why=explain.one(spec, c, first or candidates[0])) for c in candidates)
 
 
 def asked_zone(spec: JobSpec, offer: Offer) -> Offer:

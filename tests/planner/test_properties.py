@@ -168,4 +168,5 @@ def test_every_plan_holds_together(market: list[Offer], objective: Objective, no
         beaten = any(x <= h and y <= u_ and (x < h or y < u_) for x, y in points)
         assert not (c.pareto and beaten)
     assert all(c.pareto for c in plan.frontier)
+    assert all((c.why == f"first by {objective.name}") is (c == plan.chosen) for c in plan.frontier)
     assert decode(Plan, encode(plan)) == plan
