@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from arylcloud.core.ports import ObjectStore
     from arylcloud.launcher.journal import Journal
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 TRIES = 50
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from arylcloud.launcher.journal import Journal
     from arylcloud.launcher.state import JobState
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from arylcloud.core.ports import ObjectStore
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

@@ -11,7 +11,7 @@ from arylcloud.cli.planfile import load_plan, save_plan
 
 __all__ = ["app", "load_plan", "save_plan"]
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

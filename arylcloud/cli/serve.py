@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from arylcloud.cli.settings import Folders
     from arylcloud.launcher.state import JobState
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 log = logging.getLogger(__name__)
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from arylcloud.cli.progress import Reading
     from arylcloud.launcher.state import JobState
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()
