@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from arylcloud.core import events as ev
 from arylcloud.core import protocol as mail
@@ -108,6 +108,8 @@ class Executor:
             case act.Note():
                 if isinstance(action.event, ev.LeaseReleased):
                     state = self.record_prices(state, action.event.lease_id, until_s=action.event.ended_s)
+                if isinstance(action.event, ev.JobPhaseChanged) and action.event.phase.ended:
+                    state = self._quote_fixed_zone(state)
                 if isinstance(action.event, ev.JobPhaseChanged) and action.event.phase.ended:
                     self._forget_secrets()
                 return self.note(state, action.event, cause=action.cause_id, strict=False)
@@ -263,6 +265,21 @@ class Executor:
             state = self.note(state, event, strict=False)
         return state
 
+    def _quote_fixed_zone(self, state: JobState) -> JobState:
+        """What the first placement's market has charged meanwhile: the report compares with staying."""
+        quote = next((q for q in state.baselines if q.name == "fixed_zone"), None)
+        provider = None if quote is None else self.providers.get(quote.offer.cloud)
+        launched = [lease.launched_s for lease in state.leases.values() if lease.launched_s is not None]
+        if quote is None or provider is None or not launched:
+            return state
+        now_s = state.market_clock.market_s(self.clock.now_s())
+        try:
+            prices = provider.price_history(quote.offer, min(launched), now_s)
+        except CloudError as error:
+            log.warning("no price history of %s for the report: %s", quote.offer.key, error.message)
+            return state
+        return self.note(state, replace(quote, prices=prices), strict=False)
+
     def _new_prices(self, lease: Lease, until_s: float) -> tuple[ev.LeasePriced, ...]:
         assert lease.launched_s is not None
         known = {point.from_s for point in lease.prices}
@@ -297,8 +314,6 @@ def created_event(lease_id: str, machine: Machine, billing: Billing) -> ev.Lease
 
 def _same_epoch(data: bytes | None, document: mail.EpochDoc) -> bool:
     """Ours from before a crash? (The advice on cadence may have changed since.)"""
-    from dataclasses import replace
-
     from arylcloud.core.codec import loads
 
     if data is None:
