@@ -230,7 +230,8 @@ class MigrationEnded:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferBarred:
     """Planners see fewer offers until ``until_s`` (market seconds: capacity is the market's). ``scope``
-    is a prefix of ``Offer.key`` up to a separator: a region, or zone × type."""
+    is written like the beginning of ``Offer.key``, ``place[:type[:market]]``: a region, a zone × type, or
+    with ``*`` in the type a family (``launcher/offers.covers``)."""
 
     scope: str
     until_s: float

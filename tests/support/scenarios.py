@@ -8,12 +8,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from arylcloud.core import events as ev
 from arylcloud.core import protocol as mail
+from arylcloud.core.errors import ConflictError
 from arylcloud.core.job import Constraints
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.launcher.actions import MoveAdvice
-from support.harness import JOB, OFFERS, TIMING, Crash, Harness, capped, offer, regions, spec
+from arylcloud.launcher.journal import Journal
+from support.harness import JOB, OFFERS, TIMING, Crash, Harness, capped, fast, offer, regions, spec
 
 RUNNING, ENDED = JobPhase.RUNNING, (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.STOPPED)
 
@@ -686,6 +690,30 @@ def epoch_document_lost_in_a_crash(folder: Path) -> None:
     h.launcher.executor.probe = probe
     finish(h)
     assert h.store.get(mail.epoch_key(1)) is not None
+
+
+def two_launchers(folder: Path) -> None:
+    """Another home takes the job over: the first one ends itself before its next effect."""
+    h = Harness(folder)
+    h.until(RUNNING)
+    h.tick(12)
+    with fast(Journal(folder / "elsewhere" / "journal.db")) as other:
+        other.catch_up(JOB, h.store)
+        first, second = h.launcher, h.new_launcher(other)
+        with pytest.raises(ConflictError, match="was heard"):
+            second.start()
+        h.store.delete([mail.LAUNCHER_KEY])  # `adopt --force`
+        second.start()
+        h.world.interrupt(h.running[0].instance_id)
+        creates = h.world.creates
+        h.clock.at_s += 1
+        with pytest.raises(ConflictError) as caught:
+            first.tick(h.state)
+        assert caught.value.exit_code == 6
+        assert h.world.creates == creates, "it has asked a cloud for something before it found out"
+        h.launcher, h.state = second, second.refold()
+        h.journal = other
+        finish(h)
 
 
 SCENARIOS = {
