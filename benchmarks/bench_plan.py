@@ -22,9 +22,10 @@ import numpy as np
 
 from arylcloud.core.job import Constraints, JobSpec, ProfileRef, Resources, Work
 from arylcloud.planner.estimator import Config, Estimate, Refusal, estimate_configs
+from arylcloud.planner.evaluate import evaluate, pareto_of, ranked
 from arylcloud.planner.feasible import feasible
-from arylcloud.planner.inputs import Assumptions
-from arylcloud.planner.single import POLICY, _order, evaluate, pareto_of, plan_job
+from arylcloud.planner.single import POLICY, plan_job
+from arylcloud.planner.upkeep import Assumptions
 from arylcloud.pricing.catalogue import load_bundled, save_file
 from arylcloud.pricing.table import OfferTable
 
@@ -95,7 +96,7 @@ def kernel_ms(table: OfferTable, spec: JobSpec, runs: int) -> float:
     for _ in range(runs):
         start = time.process_time()
         every = evaluate(spec, table, feasible(spec, table), Assumptions(), estimator=estimator)
-        _order(table, every, 20)
+        ranked(table, every, 20)
         pareto_of(every)
         best = min(best, time.process_time() - start)
     return best * 1000

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from arylcloud.cli.settings import Folders
     from arylcloud.core.job import JobSpec
     from arylcloud.core.plan import Plan
-    from arylcloud.planner.inputs import Assumptions
     from arylcloud.planner.profiles import Library
+    from arylcloud.planner.upkeep import Assumptions
     from arylcloud.pricing.table import OfferTable
     from arylcloud.providers.registry import Adapter
 
@@ -44,7 +44,7 @@ def assumptions(spec: JobSpec, folders: Folders) -> Assumptions:
     """Boot times by cloud, in seconds of each cloud's market clock."""
     from dataclasses import replace
 
-    from arylcloud.planner.inputs import Assumptions
+    from arylcloud.planner.upkeep import Assumptions
 
     if not names_local(spec):
         return Assumptions()

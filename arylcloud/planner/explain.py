@@ -14,7 +14,7 @@ from arylcloud.planner.cost import CostInputs, expected
 from arylcloud.planner.rank import score
 
 if TYPE_CHECKING:
-    from arylcloud.planner.single import Evaluation
+    from arylcloud.planner.evaluate import Evaluation
 
 MOST_FACTOR = 10.0
 """Beyond ten times dearer or slower nobody asks what would flip."""
@@ -176,7 +176,7 @@ def bands_overlap(every: Evaluation, first: int, second: int) -> bool:
     """Whether the throughput bands leave it open which of two is better: the first's score at its low
     end is above the second's at its high end. One GPU in both: their errors are one, nothing is open."""
     cands = every.cands
-    one_gpu = cands.configs[cands.config[first]][0] == cands.configs[cands.config[second]][0]
+    one_gpu = cands.configs[cands.config(first)][0] == cands.configs[cands.config(second)][0]
     if one_gpu:
         return False
     a, b = cands.estimate(first), cands.estimate(second)

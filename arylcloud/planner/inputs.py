@@ -6,58 +6,27 @@ spread over the candidates by integer codes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arylcloud.core.errors import UsageError
-from arylcloud.core.job import DataSet, JobSpec
+from arylcloud.core.job import JobSpec
 from arylcloud.core.plan import Rejection
 from arylcloud.planner.cost import CostInputs
 from arylcloud.planner.estimator import Config, Estimate, Refusal, estimate_configs
 from arylcloud.planner.feasible import Feasible
 from arylcloud.planner.profiles import Library
+from arylcloud.planner.upkeep import Assumptions, checkpoint_gb, data_notes, egress, save_s, storage
 from arylcloud.pricing.hazard import Hazards, OwnHistory, SpotAdvisor, hazard_per_hour
 from arylcloud.pricing.table import OfferTable
-from arylcloud.pricing.tariffs import INTERNET, LOCAL, Tariffs, load_tariffs
+from arylcloud.pricing.tariffs import Tariffs, load_tariffs
 
 F = NDArray[np.float64]
 Index = NDArray[np.intp]
 Estimator = Callable[..., "list[Estimate | Refusal]"]
 """As :func:`~arylcloud.planner.estimator.estimate_configs`."""
-HOURS_PER_MONTH = 730.0
-BYTES_PER_PARAM = 16.0
-"""Of a checkpoint with Adam in mixed precision: weights 2 + master 4 + moments 8, and 2 to be safe."""
-_SCHEMES = {"s3": "aws", "gs": "gcp", "az": "azure", "abfs": "azure", "abfss": "azure"}
-_TWO_REGIONS = {
-    "aws": ("aws/us-east-1", "aws/us-west-2"),
-    "gcp": ("gcp/us-central1", "gcp/us-east1"),
-    "azure": ("azure/eastus", "azure/westus2"),
-}
-"""Stand for any two regions of a cloud where the data's own is not said."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assumptions:
-    """What nobody has measured yet. Each is named in the plan's reasons where it matters."""
-
-    boot_s: Mapping[str, float] = field(default_factory=lambda: {"local": 2.0})
-    """From request to the first step, by cloud."""
-    default_boot_s: float = 300.0
-    disk_gb: float = 100.0
-    save_s: float = 10.0
-    """Where the size of a checkpoint is not known."""
-    save_fixed_s: float = 2.0
-    save_gb_per_s: float = 1.0
-    transfer_gb_per_s: float = 1.0
-    """Between store and machine: 8.2 Gbit/s across regions (SkyNomad, 2026)."""
-    store_place: str | None = None
-    """Where checkpoints go, ``cloud/region``; None = a bucket in the machine's own region."""
-    market_scale: Mapping[str, float] = field(default_factory=dict)
-    """Market seconds per wall second by cloud, where it is not 1: training takes wall seconds, bills and
-    deadlines are in market seconds (the local cloud's compressed time)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -82,6 +51,19 @@ class Lookups:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Groups:
+    """Shapes (g,)."""
+
+    row: Index
+    """Of the table: one of the group's."""
+    nodes: NDArray[np.int64]
+    config: NDArray[np.int64]
+    """Position in ``estimates``."""
+    place: NDArray[np.int64]
+    """Code of (cloud, region)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Candidates:
     """One entry per (offer, nodes); shapes (n,)."""
 
@@ -89,20 +71,15 @@ class Candidates:
     rows: Index
     """Positions in the table."""
     nodes: NDArray[np.int64]
-    config: NDArray[np.int64]
-    """Position in ``estimates``."""
-    place: NDArray[np.int64]
-    """Code of (cloud, region)."""
+    group: NDArray[np.int64]
+    """Candidates of one configuration, place and source of hazard differ in their price only."""
+    groups: Groups
     preference: NDArray[np.int16] | None
     """None: the order of alternatives is no matter."""
     estimates: tuple[Estimate | Refusal, ...]
     configs: tuple[Config, ...]
     hazards: Hazards
     """Of the table's rows."""
-    group: NDArray[np.int64]
-    """Candidates of one configuration, place and source of hazard differ in their price only."""
-    group_first: Index
-    """One candidate of each group."""
     lookups: Lookups
     save_s: float
     restore_s: float
@@ -114,8 +91,12 @@ class Candidates:
     def __len__(self) -> int:
         return int(self.rows.size)
 
+    def config(self, i: int) -> int:
+        """Position of a candidate's configuration in ``configs`` and ``estimates``."""
+        return int(self.groups.config[self.group[i]])
+
     def estimate(self, i: int) -> Estimate:
-        found = self.estimates[self.config[i]]
+        found = self.estimates[self.config(i)]
         assert isinstance(found, Estimate)
         return found
 
@@ -123,13 +104,24 @@ class Candidates:
         found: F = self.hazards.per_hour[self.rows[at]]
         return found
 
-    def cost(self, at: Index | slice) -> CostInputs:
+    def cost(self, at: Index) -> CostInputs:
         """The kernel's inputs of some candidates."""
-        table, look, rows, config, place = (
-            self.table, self.lookups, self.rows[at], self.config[at], self.place[at]
-        )  # fmt: skip
+        group = self.group[at]
+        return self._inputs(
+            self.rows[at], self.nodes[at], self.groups.config[group], self.groups.place[group]
+        )
+
+    def cost_of_groups(self) -> CostInputs:
+        """The kernel's inputs of every group; its price is one of many."""
+        groups = self.groups
+        return self._inputs(groups.row, groups.nodes, groups.config, groups.place)
+
+    def _inputs(
+        self, rows: Index, machines: NDArray[np.int64], config: NDArray[np.int64], place: NDArray[np.int64]
+    ) -> CostInputs:
+        table, look = self.table, self.lookups
         cloud = table.cloud[rows]
-        nodes = self.nodes[at].astype(np.float64)
+        nodes = machines.astype(np.float64)
         scale = look.market_scale[cloud]
         work_s = look.work_s[config] * scale
         hazard = self.hazards.per_hour[rows]
@@ -169,51 +161,57 @@ def candidates(
         raise ValueError("candidates need a profile and work")
     tariffs = load_tariffs() if tariffs is None else tariffs
     history = tuple(history)
-    configs, config = _configs(table, found.rows)
+    hazards = hazard_per_hour(table, advisor=advisor, history=history)
+    rows, preference = found.rows, found.preference
+    group_row, group = _row_groups(table, rows, hazards)
+    configs, config = _configs(table, group_row)
+    places, place = _places(table, group_row)
     span = np.arange(spec.nodes_min, spec.nodes_max + 1)
     flat = tuple((gpu, count, nodes) for gpu, count in configs for nodes in span.tolist())
     estimates = tuple(estimator(spec.profile, flat, library=library, work_unit=spec.work.unit))
-    rows, preference = found.rows, found.preference
-    places, place = _places(table, rows)
     nodes = np.broadcast_to(span[0], rows.shape)
     if span.size > 1:
-        nodes = np.tile(span, rows.size)
-        config = np.repeat(config * span.size, span.size) + (nodes - spec.nodes_min)
-        rows, place = np.repeat(rows, span.size), np.repeat(place, span.size)
+        step = np.tile(np.arange(span.size), rows.size)
+        nodes, group = spec.nodes_min + step, np.repeat(group * span.size, span.size) + step
+        rows = np.repeat(rows, span.size)
         preference = None if preference is None else np.repeat(preference, span.size)
-    moving = [_egress(spec, where, tariffs, assumptions) for where in places]
-    known = np.array([isinstance(e, Estimate) for e in estimates], dtype=bool)
-    priced = np.array([m.known for m in moving], dtype=bool)
-    rejected: list[Rejection] = []
-    if not (known.all() and priced.all()):
-        keep = known[config]
-        _reject_refused(rejected, table, rows, config, estimates, ~keep)
-        bad = np.flatnonzero(keep & ~priced[place])
-        if bad.size:
-            reason, example = "egress tariff of the region unknown", table.row(int(rows[bad[0]])).key
-            rejected.append(Rejection(reason=reason, count=int(bad.size), example=example))
-            keep &= priced[place]
-        rows, nodes, config, place = rows[keep], nodes[keep], config[keep], place[keep]
+    of_group = np.tile(np.arange(span.size), group_row.size)
+    groups = Groups(
+        row=np.repeat(group_row, span.size),
+        nodes=spec.nodes_min + of_group,
+        config=np.repeat(config * span.size, span.size) + of_group,
+        place=np.repeat(place, span.size),
+    )
+    moving = [egress(spec, where, tariffs, assumptions) for where in places]
+    known = np.array([isinstance(e, Estimate) for e in estimates], dtype=bool)[groups.config]
+    priced = np.array([m.known for m in moving], dtype=bool)[groups.place]
+    rejected = _rejected(table, groups, np.bincount(group, minlength=known.size), known, priced, estimates)
+    if rejected:
+        kept = known & priced
+        keep = kept[group]
+        rows, nodes, group = rows[keep], nodes[keep], (np.cumsum(kept) - 1)[group[keep]]
         preference = None if preference is None else preference[keep]
-    hazards = hazard_per_hour(table, advisor=advisor, history=history)
-    group, group_first = _groups(config, place, hazards.source[rows])
+        groups = Groups(
+            row=groups.row[kept],
+            nodes=groups.nodes[kept],
+            config=groups.config[kept],
+            place=groups.place[kept],
+        )
     rate = np.array([e.throughput if isinstance(e, Estimate) else np.nan for e in estimates])
     low = np.array([e.low if isinstance(e, Estimate) else np.nan for e in estimates])
     boots = [assumptions.boot_s.get(cloud, assumptions.default_boot_s) for cloud in table.cloud_names]
-    disk_usd, kept_usd, storage_notes = _storage(spec, table, rows, tariffs, assumptions)
+    disk_usd, kept_usd, storage_notes = storage(spec, table, groups.row, tariffs, assumptions)
     size_gb = checkpoint_gb(spec)
     return Candidates(
         table=table,
         rows=rows,
         nodes=nodes,
-        config=config,
-        place=place,
+        group=group,
+        groups=groups,
         preference=preference,
         estimates=estimates,
         configs=flat,
         hazards=hazards,
-        group=group,
-        group_first=group_first,
         lookups=Lookups(
             work_s=spec.work.amount / rate,
             rel_low=low / rate,
@@ -224,30 +222,14 @@ def candidates(
             data_usd=np.array([m.data_usd for m in moving]),
             save_usd=np.array([m.save_usd for m in moving]),
             restore_usd=np.array([m.restore_usd for m in moving]),
-            adverse=_adverse_by_source(table, hazards, rows[group_first], advisor, history),
+            adverse=_adverse_by_source(table, hazards, groups.row, advisor, history),
         ),
         save_s=save_s(size_gb, assumptions),
         restore_s=assumptions.save_s if size_gb is None else size_gb / assumptions.transfer_gb_per_s,
         interval_s=spec.checkpoint.interval_s,
-        rejected=tuple(rejected),
-        notes=(*_data_notes(spec), *storage_notes),
+        rejected=rejected,
+        notes=(*data_notes(spec), *storage_notes),
     )
-
-
-def checkpoint_gb(spec: JobSpec) -> float | None:
-    """As the user says; else from a transformer's parameters; else unknown."""
-    if spec.checkpoint.size_gb is not None:
-        return spec.checkpoint.size_gb
-    if spec.profile is not None and spec.profile.shape is not None:
-        return spec.profile.shape.params * BYTES_PER_PARAM / 1e9
-    return None
-
-
-def save_s(size_gb: float | None, assumptions: Assumptions) -> float:
-    """What a checkpoint holds up the training."""
-    if size_gb is None:
-        return assumptions.save_s
-    return assumptions.save_fixed_s + size_gb / assumptions.save_gb_per_s
 
 
 def _configs(table: OfferTable, rows: Index) -> tuple[list[tuple[str, int]], NDArray[np.int64]]:
@@ -266,48 +248,65 @@ def _places(table: OfferTable, rows: Index) -> tuple[list[str], NDArray[np.int64
     return names, position
 
 
+_MOST_CODES = 50_000_000
+
+
 def _distinct(code: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """``np.unique`` with inverse for small non-negative integers, without sorting."""
-    seen = np.zeros(int(code.max(initial=-1)) + 1, dtype=bool)
+    """``np.unique`` with inverse for non-negative integers, without sorting where they are small."""
+    most = int(code.max(initial=-1)) + 1
+    if most > _MOST_CODES:
+        used, position = np.unique(code, return_inverse=True)
+        return used, position.astype(np.int64)
+    seen = np.zeros(most, dtype=bool)
     seen[code] = True
     used = np.flatnonzero(seen)
-    position = np.cumsum(seen) - 1
-    return used, position[code]
+    place = np.empty(most, dtype=np.int32)  # only what is used is read again
+    place[used] = np.arange(used.size)
+    return used, place[code].astype(np.int64)
 
 
-def _reject_refused(
-    rejected: list[Rejection],
-    table: OfferTable,
-    rows: Index,
-    config: NDArray[np.int64],
-    estimates: tuple[Estimate | Refusal, ...],
-    refused: NDArray[np.bool_],
-) -> None:
-    if not refused.any():
-        return
-    counts = np.bincount(config[refused], minlength=len(estimates))
-    by_reason: dict[str, tuple[int, int]] = {}
-    for i in np.flatnonzero(counts).tolist():
-        refusal = estimates[i]
-        assert isinstance(refusal, Refusal)
-        count, first = by_reason.get(refusal.reason, (0, i))
-        by_reason[refusal.reason] = (count + int(counts[i]), first)
-    for reason, (count, first) in by_reason.items():
-        row = int(rows[np.flatnonzero(config == first)[0]])
-        rejected.append(Rejection(reason=f"no estimate: {reason}", count=count, example=table.row(row).key))
-
-
-def _groups(
-    config: NDArray[np.int64], place: NDArray[np.int64], source: NDArray[np.int16]
-) -> tuple[NDArray[np.int64], Index]:
-    """Group of every candidate, and one candidate of every group."""
-    if not config.size:
-        return config, np.zeros(0, dtype=np.intp)
-    places, sources = int(place.max()) + 1, int(source.max()) + 1
-    used, group = _distinct((config * places + place) * sources + source)
+def _row_groups(table: OfferTable, rows: Index, hazards: Hazards) -> tuple[Index, NDArray[np.int64]]:
+    """One row of every group, and the group of every row: GPU × count × region × source of hazard."""
+    if not rows.size:
+        return rows, np.zeros(0, dtype=np.int64)
+    counts, regions = int(table.gpu_count.max()) + 1, len(table.region_names)
+    clouds, sources = len(table.cloud_names), len(hazards.sources)
+    code = table.gpu[rows].astype(np.int64)
+    for size, column in (
+        (counts, table.gpu_count), (clouds, table.cloud), (regions, table.region), (sources, hazards.source)
+    ):  # fmt: skip
+        code *= size
+        code += column[rows]
+    used, group = _distinct(code)
     first = np.empty(used.size, dtype=np.intp)
-    first[group] = np.arange(group.size)
-    return group, first
+    # of many writes to one place numpy keeps the last: backwards, so that it is the first row
+    first[group[::-1]] = rows[::-1]
+    return first, group
+
+
+def _rejected(
+    table: OfferTable,
+    groups: Groups,
+    sizes: NDArray[np.int64],
+    known: NDArray[np.bool_],
+    priced: NDArray[np.bool_],
+    estimates: tuple[Estimate | Refusal, ...],
+) -> tuple[Rejection, ...]:
+    """Candidates in groups (``sizes``) that have no estimate, by reason, or no egress tariff."""
+    by_reason: dict[str, tuple[int, int]] = {}
+    for g in np.flatnonzero(~known).tolist():
+        refusal = estimates[groups.config[g]]
+        assert isinstance(refusal, Refusal)
+        reason = f"no estimate: {refusal.reason}"
+        count, first = by_reason.get(reason, (0, g))
+        by_reason[reason] = (count + int(sizes[g]), first)
+    unpriced = np.flatnonzero(known & ~priced)
+    if unpriced.size:
+        by_reason["egress tariff of the region unknown"] = (int(sizes[unpriced].sum()), int(unpriced[0]))
+    return tuple(
+        Rejection(reason=reason, count=count, example=table.row(int(groups.row[g])).key)
+        for reason, (count, g) in by_reason.items()
+    )
 
 
 def _adverse_by_source(
@@ -325,79 +324,3 @@ def _adverse_by_source(
     lossy = mean.per_hour[sample] > 0
     ratio[codes[lossy]] = p90[lossy] / mean.per_hour[sample[lossy]]
     return ratio
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Moving:
-    """Dollars of transfers to and from one region; ``known`` False where a tariff is missing."""
-
-    known: bool = True
-    data_usd: float = 0.0
-    save_usd: float = 0.0
-    restore_usd: float = 0.0
-
-
-def _egress(spec: JobSpec, place: str, tariffs: Tariffs, assumptions: Assumptions) -> _Moving:
-    total, known = 0.0, True
-    for data in spec.data:
-        usd = data_usd_per_gb(data, place, tariffs)
-        known = known and usd is not None
-        total += (usd or 0.0) * data.size_gb
-    size, store = checkpoint_gb(spec), assumptions.store_place
-    if store is None or size is None:
-        return _Moving(known=known, data_usd=total)
-    out, back = tariffs.egress(place, store).usd, tariffs.egress(store, place).usd
-    if out is None or back is None:
-        return _Moving(known=False)
-    return _Moving(known=known, data_usd=total, save_usd=out * size, restore_usd=back * size)
-
-
-def data_usd_per_gb(data: DataSet, place: str, tariffs: Tariffs) -> float | None:
-    """From where the data lies to ``place``; None = no tariff is known. http(s) and Hugging Face cost
-    their owner, not the reader. A bucket whose region is not said is taken to be in another region."""
-    scheme = data.uri.partition("://")[0].lower()
-    if data.region is not None:
-        return tariffs.egress(data.region, place).usd
-    if scheme in ("http", "https", "hf"):
-        return 0.0
-    if scheme == "file" or "://" not in data.uri:
-        return tariffs.egress(LOCAL, place).usd
-    cloud = _SCHEMES.get(scheme)
-    if cloud is None:
-        raise UsageError(
-            f"data {data.uri}: the scheme {scheme!r} is not known", hint="add region: CLOUD/REGION"
-        )
-    here, there = _TWO_REGIONS[cloud]
-    return tariffs.egress(here, there if place.startswith(f"{cloud}/") else INTERNET).usd
-
-
-def _data_notes(spec: JobSpec) -> tuple[str, ...]:
-    return tuple(
-        f"{data.uri}: its region is not said, so reading it is priced as between two regions"
-        " (say region: CLOUD/REGION)"
-        for data in spec.data
-        if data.region is None and data.uri.partition("://")[0].lower() in _SCHEMES
-    )
-
-
-def _storage(
-    spec: JobSpec, table: OfferTable, rows: Index, tariffs: Tariffs, assumptions: Assumptions
-) -> tuple[F, F, tuple[str, ...]]:
-    """$/h by cloud code of one machine's disk and of the kept checkpoints. Where a cloud of the user's
-    own has no tariff, the disk is taken to be part of the machine's price, and a note says so."""
-    disk_gb = spec.resources.disk_gb if spec.resources.disk_gb is not None else assumptions.disk_gb
-    kept_gb = (checkpoint_gb(spec) or 0.0) * spec.checkpoint.keep
-    disks, stores, missing = [], [], []
-    used = np.bincount(table.cloud[rows], minlength=len(table.cloud_names)) > 0
-    for code, cloud in enumerate(table.cloud_names):
-        disk, store = tariffs.disk(cloud).usd, tariffs.storage(cloud).usd
-        if used[code] and (disk is None or store is None):
-            missing.append(cloud)
-        disks.append((disk or 0.0) * disk_gb / HOURS_PER_MONTH)
-        stores.append((store or 0.0) * kept_gb / HOURS_PER_MONTH)
-    notes = (
-        (f"{', '.join(missing)}: no tariff for disks and storage; taken as part of the price",)
-        if missing
-        else ()
-    )
-    return np.array(disks), np.array(stores), notes

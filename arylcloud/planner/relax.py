@@ -17,7 +17,7 @@ from arylcloud.planner.inputs import Candidates
 from arylcloud.pricing.table import OfferTable
 
 if TYPE_CHECKING:
-    from arylcloud.planner.single import Evaluation
+    from arylcloud.planner.evaluate import Evaluation
 
 
 def nothing_offered(spec: JobSpec, table: OfferTable, found: Feasible) -> InfeasibleError:

@@ -9,8 +9,8 @@ import pytest
 from arylcloud.core.errors import InfeasibleError
 from arylcloud.core.job import CheckpointSpec, Constraints, InlineRate, JobSpec, ProfileRef, Resources, Work
 from arylcloud.core.offer import Market, Offer
-from arylcloud.planner.inputs import Assumptions
 from arylcloud.planner.single import plan_job
+from arylcloud.planner.upkeep import Assumptions
 from arylcloud.pricing.table import from_offers
 
 TABLE = from_offers(

@@ -12,8 +12,8 @@ from arylcloud.core.errors import InfeasibleError
 from arylcloud.core.job import Constraints, InlineRate, JobSpec, Objective, ProfileRef, Work
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.plan import Plan
-from arylcloud.planner.inputs import Assumptions
 from arylcloud.planner.single import plan_job
+from arylcloud.planner.upkeep import Assumptions
 from arylcloud.pricing.table import from_offers
 
 PLACES = [("aws", "us-east-1", "use1-az1"), ("aws", "us-east-1", "use1-az2"),

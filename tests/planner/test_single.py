@@ -21,8 +21,8 @@ from arylcloud.core.job import (
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.plan import Plan
 from arylcloud.planner.feasible import feasible
-from arylcloud.planner.inputs import Assumptions
 from arylcloud.planner.single import plan_job
+from arylcloud.planner.upkeep import Assumptions
 from arylcloud.pricing.catalogue import load_bundled
 from arylcloud.pricing.table import OfferTable, from_offers
 
