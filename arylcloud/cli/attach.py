@@ -6,11 +6,14 @@ died is started again, since that is always safe.
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING
 
 from arylcloud.cli import describe
+from arylcloud.cli.interrupts import Interrupts
 from arylcloud.cli.output import colour, note, stderr, usd
 from arylcloud.cli.progress import Progress, read_progress
 from arylcloud.cli.settings import Folders
@@ -27,31 +30,46 @@ RESTARTS = 20
 
 
 def follow(
-    journal: Journal, store: ObjectStore, job_id: str, places: Folders, *, quiet: bool = False
+    journal: Journal,
+    store: ObjectStore,
+    job_id: str,
+    places: Folders,
+    *,
+    quiet: bool = False,
+    interrupts: Interrupts | None = None,
 ) -> JobState:
-    """Until the job has ended. Raises Interrupted when the user detaches."""
-    watcher = _Watcher(journal, store, job_id, places, quiet)
-    while True:
-        try:
-            return watcher.run()
-        except KeyboardInterrupt:
-            _ask(watcher)
+    """Until the job has ended. Raises Interrupted when the user detaches, or the terminal is closed.
+    ``interrupts``: those that are noted already."""
+    with contextlib.ExitStack() as stack:
+        if interrupts is None:
+            interrupts = stack.enter_context(Interrupts())
+        watcher = _Watcher(journal, store, job_id, places, quiet, interrupts)
+        while (state := watcher.run()) is None:
+            _ask(watcher, interrupts)
+        return state
 
 
 class _Watcher:
     def __init__(
-        self, journal: Journal, store: ObjectStore, job_id: str, places: Folders, quiet: bool
+        self,
+        journal: Journal,
+        store: ObjectStore,
+        job_id: str,
+        places: Folders,
+        quiet: bool,
+        interrupts: Interrupts,
     ) -> None:
         self.journal = journal
         self.store = store
         self.job_id = job_id
         self.places = places
         self.quiet = quiet
-        self.seq = 0
+        self.interrupts = interrupts
         self.state: JobState | None = None
         self.restarts = 0
 
-    def run(self) -> JobState:
+    def run(self) -> JobState | None:
+        """None: a signal has come."""
         live = self._bar()
         checked_s = time.monotonic()
         try:
@@ -60,6 +78,8 @@ class _Watcher:
                 assert self.state is not None
                 if self.state.phase.ended:
                     return self.state
+                if self.interrupts.wish is not None:
+                    return None
                 if live is not None:
                     live.show(self.state, read_progress(self.store, self.state))
                 if time.monotonic() - checked_s > 2:
@@ -76,9 +96,8 @@ class _Watcher:
     def _new_events(self) -> None:
         from arylcloud.launcher.state import apply
 
-        for record in self.journal.records(self.job_id, after=self.seq):
+        for record in self.journal.records(self.job_id, after=self.state.seq if self.state else 0):
             self.state = apply(self.state, record)
-            self.seq = record.seq
             line = describe.line(record, self.state)
             if line is not None and not self.quiet:
                 note(line)
@@ -106,20 +125,25 @@ class _Watcher:
             )
 
 
-def _ask(watcher: _Watcher) -> None:
+def _ask(watcher: _Watcher, interrupts: Interrupts) -> None:
     """Detach or stop; a second Ctrl-C, or no terminal, detaches: the job goes on either way."""
     from arylcloud.cli.request import write_request
 
     job_id = watcher.job_id
     where = f"`arylcloud status {job_id}` shows it, `arylcloud stop {job_id}` ends it"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if interrupts.take() is not signal.SIGINT or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Interrupted(f"detached; {job_id} goes on", hint=where)
     try:
+        interrupts.impatient = True
         sys.stderr.write("\n[d]etach, the job goes on · [s]top with a final checkpoint · [w]atch on? [d] ")
         sys.stderr.flush()
         answer = sys.stdin.readline().strip().lower()[:1] or "d"
     except KeyboardInterrupt:
         answer = "d"
+        sys.stderr.write("\n")
+        interrupts.take()
+    finally:
+        interrupts.impatient = False
     if answer == "s":
         write_request(watcher.store, "stop", {})
         note("stopping: final checkpoint, then every machine is released")

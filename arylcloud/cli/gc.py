@@ -40,12 +40,13 @@ def gc(
     ]
     providers = providers_for(asked, places)
     now_s = time.time()
-    jobs = _jobs(journal)
-    ours = {journal.journal_id} | {state.journal_id for state in jobs.values()}
     found: list[dict[str, Any]] = []
     ended: list[str] = []
     for cloud, provider in providers.items():
-        for machine in provider.list_machines(journal_id=None):
+        machines = provider.list_machines(journal_id=None)
+        jobs = _jobs(journal)  # after the list: what it shows was written down before it was asked for
+        ours = {journal.journal_id} | {state.journal_id for state in jobs.values()}
+        for machine in machines:
             if machine.state.value == "gone":
                 continue
             mine = machine.journal_id in ours
@@ -61,7 +62,11 @@ def gc(
                 provider.terminate(machine)
                 ended.append(machine.instance_id)
             if not json_:
-                whose = "of this journal, unknown to it" if mine else f"of journal {machine.journal_id}"
+                whose = (
+                    "of this journal, and nobody works with it"
+                    if mine
+                    else f"of journal {machine.journal_id}"
+                )
                 what = "ended" if end and not dryrun else ("would be ended" if end else "left alone")
                 note(
                     f"{cloud} {machine.instance_id} {machine.instance_type} at {rate(machine.usd_per_hour)}, "
@@ -70,7 +75,7 @@ def gc(
     if json_:
         emit_json({"found": found, "terminated": ended, "dryrun": dryrun})
     elif not found:
-        note("nothing found: every machine with our tags belongs to an open lease")
+        note("nothing found: every machine of this journal is known and worked with")
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from arylcloud.cli.interrupts import Interrupts
     from arylcloud.cli.settings import Folders
     from arylcloud.core.job import JobSpec
     from arylcloud.core.plan import Candidate, Plan
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from arylcloud.launcher.journal import Journal
     from arylcloud.launcher.state import JobState
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 SHOWN_REASONS = 3
 """`plan` shows them all."""
 
@@ -45,11 +46,13 @@ def launch(
 ) -> int:
     """Run a job to completion: at the best offer, through interruptions, and cleaned up after."""
     from arylcloud.cli.assemble import clouds_of, open_journal, open_root, prefix_uri, store_root_uri
+    from arylcloud.cli.interrupts import Interrupts
     from arylcloud.cli.output import emit_json, note
     from arylcloud.cli.settings import folders
     from arylcloud.core.tokens import new_job_id
 
     places = folders()
+    journal = open_journal(places)  # first of all: what cannot be written down is not planned either
     plan, secrets = _plan(job, places, name=name, env=env, gpus=gpus, infra=infra, use_spot=use_spot)
     clouds = clouds_of(plan.job)
     spec = dataclasses.replace(plan.job, resources=dataclasses.replace(plan.job.resources, clouds=clouds))
@@ -65,15 +68,31 @@ def launch(
     root_uri = store_root_uri(places, store)
     root = open_root(root_uri)
     prefix = open_root(prefix_uri(root_uri, job_id))
-    journal = open_journal(places)
-    _submit(plan, spec, secrets, job_id, root=root, prefix=prefix, journal=journal, places=places)
-    if not json_ and not detach:
-        unattended = f"{spec.unattended_s / 3600:.0f} h"
-        note(
-            f"{job_id} is run by a launcher in the background: close this terminal and it goes on. "
-            f"A sleeping laptop replaces no lost machine, but running ones go on for {unattended}"
-        )
-    return finish(journal, prefix, job_id, places, detach=detach, as_json=json_)
+    with Interrupts() as interrupts:
+        try:
+            _submit(plan, spec, secrets, job_id, root=root, prefix=prefix, journal=journal, places=places)
+            if not json_ and not detach:
+                unattended = f"{spec.unattended_s / 3600:.0f} h"
+                note(
+                    f"{job_id} is run by a launcher in the background: close this terminal and it goes on.\n"
+                    f"A sleeping laptop replaces no lost machine, but running ones go on for {unattended}"
+                )
+            return finish(
+                journal, prefix, job_id, places, detach=detach, as_json=json_, interrupts=interrupts
+            )
+        except KeyboardInterrupt:  # a second one, in a hurry
+            raise _hurried(journal, job_id) from None
+
+
+def _hurried(journal: Journal, job_id: str) -> Exception:
+    from arylcloud.core.errors import Interrupted
+
+    if not journal.head(job_id):
+        return Interrupted("interrupted; nothing was launched")
+    return Interrupted(
+        f"interrupted; {job_id} has been submitted",
+        hint=f"`arylcloud resume {job_id}` goes on with it, `arylcloud stop {job_id}` ends it",
+    )
 
 
 def _plan(path: Path, places: Folders, **flags: Any) -> tuple[Plan, dict[str, str]]:
@@ -190,15 +209,28 @@ def _on_demand(spec: JobSpec, places: Folders) -> Plan | None:
 
 
 def finish(
-    journal: Journal, prefix: ObjectStore, job_id: str, places: Folders, *, detach: bool, as_json: bool
+    journal: Journal,
+    prefix: ObjectStore,
+    job_id: str,
+    places: Folders,
+    *,
+    detach: bool,
+    as_json: bool,
+    interrupts: Interrupts | None = None,
 ) -> int:
     """Start a launcher if none is at work, then watch until the end; the job's outcome is the exit code."""
     from arylcloud.cli.attach import cost_line, follow
     from arylcloud.cli.money import spent
     from arylcloud.cli.output import emit_json, note
     from arylcloud.cli.spawn import ensure_launcher
+    from arylcloud.core.errors import Interrupted
 
     ensure_launcher(journal, job_id, places)
+    if detach and interrupts is not None and interrupts.wish is not None:
+        raise Interrupted(
+            f"{job_id} had been submitted already: it runs in the background",
+            hint=f"`arylcloud stop {job_id}` ends it",
+        )
     if detach:
         if as_json:
             emit_json({"job_id": job_id, "prefix_uri": prefix.uri, "detached": True})
@@ -208,7 +240,7 @@ def finish(
             )
             sys.stdout.write(f"{job_id}\n")
         return 0
-    state = follow(journal, prefix, job_id, places, quiet=as_json)
+    state = follow(journal, prefix, job_id, places, quiet=as_json, interrupts=interrupts)
     if as_json:
         emit_json(
             {
