@@ -294,12 +294,15 @@ def _rejected(
 ) -> tuple[Rejection, ...]:
     """Candidates in groups (``sizes``) that have no estimate, by reason, or no egress tariff."""
     by_reason: dict[str, tuple[int, int]] = {}
-    for g in np.flatnonzero(~known).tolist():
-        refusal = estimates[groups.config[g]]
+    by_config = np.bincount(groups.config, weights=sizes, minlength=len(estimates))
+    unknown, firsts = np.unique(groups.config[~known], return_index=True)
+    positions = np.flatnonzero(~known)[firsts]
+    for config, g in zip(unknown.tolist(), positions.tolist(), strict=True):
+        refusal = estimates[config]
         assert isinstance(refusal, Refusal)
         reason = f"no estimate: {refusal.reason}"
         count, first = by_reason.get(reason, (0, g))
-        by_reason[reason] = (count + int(sizes[g]), first)
+        by_reason[reason] = (count + int(by_config[config]), first)
     unpriced = np.flatnonzero(known & ~priced)
     if unpriced.size:
         by_reason["egress tariff of the region unknown"] = (int(sizes[unpriced].sum()), int(unpriced[0]))

@@ -117,7 +117,7 @@ def data_notes(spec: JobSpec) -> tuple[str, ...]:
 
 
 def storage(
-    spec: JobSpec, table: OfferTable, rows: Index, tariffs: Tariffs, assumptions: Assumptions
+    spec: JobSpec, table: OfferTable, rows: NDArray[np.intp], tariffs: Tariffs, assumptions: Assumptions
 ) -> tuple[F, F, tuple[str, ...]]:
     """$/h by cloud code of one machine's disk and of the kept checkpoints. Where a cloud of the user's
     own has no tariff, the disk is taken to be part of the machine's price, and a note says so."""
