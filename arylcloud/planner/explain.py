@@ -134,7 +134,8 @@ def _flips(
         if hazard is not None and chosen.interruptions_per_hour > 0:
             parts.append(f"its kind is lost {hazard:.1f} times as often")
         if slower is not None:
-            parts.append(f"the job runs {1 - 1 / slower:.0%} slower on it than {chosen.throughput_source}")
+            said_by = {"user": "you say"}.get(chosen.throughput_source or "", chosen.throughput_source)
+            parts.append(f"the job runs {1 - 1 / slower:.0%} slower on it than {said_by}")
     if parts:
         said.append("another becomes better when " + ", or ".join(parts))
     if other_kind is not None and bands_overlap(every, first, other_kind.at):
