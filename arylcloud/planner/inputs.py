@@ -6,17 +6,18 @@ spread over the candidates by integer codes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arylcloud.core.job import JobSpec
+from arylcloud.core.job import JobSpec, ProfileRef
 from arylcloud.core.plan import Rejection
 from arylcloud.planner.cost import CostInputs
 from arylcloud.planner.estimator import Config, Estimate, Refusal, estimate_configs
 from arylcloud.planner.feasible import Feasible
+from arylcloud.planner.memory import MEMORY, fits
 from arylcloud.planner.profiles import Library
 from arylcloud.planner.upkeep import Assumptions, checkpoint_gb, data_notes, egress, save_s, storage
 from arylcloud.pricing.hazard import Hazards, OwnHistory, SpotAdvisor, hazard_per_hour
@@ -168,7 +169,9 @@ def candidates(
     places, place = _places(table, group_row)
     span = np.arange(spec.nodes_min, spec.nodes_max + 1)
     flat = tuple((gpu, count, nodes) for gpu, count in configs for nodes in span.tolist())
-    estimates = tuple(estimator(spec.profile, flat, library=library, work_unit=spec.work.unit))
+    estimates = _within_memory(
+        spec.profile, flat, estimator(spec.profile, flat, library=library, work_unit=spec.work.unit), library
+    )
     nodes = np.broadcast_to(span[0], rows.shape)
     if span.size > 1:
         step = np.tile(np.arange(span.size), rows.size)
@@ -284,6 +287,26 @@ def _row_groups(table: OfferTable, rows: Index, hazards: Hazards) -> tuple[Index
     return first, group
 
 
+def _within_memory(
+    profile: ProfileRef,
+    configs: Sequence[Config],
+    estimates: Sequence[Estimate | Refusal],
+    library: Library | None,
+) -> tuple[Estimate | Refusal, ...]:
+    """A speed is of no use where the training does not fit. Memory that is not known leaves nothing out."""
+    found: list[Estimate | Refusal] = []
+    for config, estimate, fit in zip(
+        configs, estimates, fits(profile, configs, library=library), strict=True
+    ):
+        if fit.fits is False and isinstance(estimate, Estimate):
+            measure = f"run it on {config[1]} × {config[0]}"
+            short_gib = fit.short_gib
+            found.append(Refusal(reason=fit.method, measure=measure, label=MEMORY, short_gib=short_gib))
+        else:
+            found.append(estimate)
+    return tuple(found)
+
+
 def _rejected(
     table: OfferTable,
     groups: Groups,
@@ -300,7 +323,7 @@ def _rejected(
     for config, g in zip(unknown.tolist(), positions.tolist(), strict=True):
         refusal = estimates[config]
         assert isinstance(refusal, Refusal)
-        reason = f"no estimate: {refusal.reason}"
+        reason = f"{refusal.label}: {refusal.reason}"
         count, first = by_reason.get(reason, (0, g))
         by_reason[reason] = (count + int(by_config[config]), first)
     unpriced = np.flatnonzero(known & ~priced)

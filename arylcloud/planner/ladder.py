@@ -62,6 +62,10 @@ class Refusal:
     reason: str
     measure: str
     """What to measure so that it can be estimated."""
+    label: str = "no estimate"
+    """What kind of no it is."""
+    short_gib: float | None = None
+    """Of GPU memory: what the nearest answer lacks."""
 
 
 class Ladder:

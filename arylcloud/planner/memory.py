@@ -28,6 +28,8 @@ from arylcloud.planner.profiles import Library, Profile, Shape
 
 STATE_BYTES: Final = 16.0
 OVERHEAD_GIB: Final = 1.5
+MEMORY: Final = "not enough GPU memory"
+"""Label of a refusal by this rule."""
 VOCABULARY: Final = 50_000
 LONG_SAMPLE: Final = 8192
 _GIB: Final = 2.0**30
@@ -41,6 +43,8 @@ class Fit:
     need_gib: float | None
     """Per GPU; None where no rule applies."""
     method: str
+    short_gib: float | None = None
+    """What a GPU lacks, where it does not fit."""
 
 
 def need_gib(
@@ -117,4 +121,5 @@ def _fit(
         return Fit(fits=None, need_gib=need, method=f"{what} is not known: not checked")
     how = f"{need:.0f} GiB per GPU at least (16 bytes per parameter"
     how += f" over {total} GPUs" if sharded and total > 1 else ""
-    return Fit(fits=need <= have, need_gib=need, method=f"{how}, activations recomputed); {gpu} has {have:g}")
+    method = f"{how}, activations recomputed); {gpu} has {have:g}"
+    return Fit(fits=need <= have, need_gib=need, method=method, short_gib=max(0.0, need - have) or None)

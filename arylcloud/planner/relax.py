@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from arylcloud.core.job import Constraints, JobSpec
 from arylcloud.planner.estimator import Refusal
 from arylcloud.planner.feasible import Feasible, feasible
 from arylcloud.planner.inputs import Candidates
+from arylcloud.planner.memory import MEMORY
 from arylcloud.pricing.table import OfferTable
 
 if TYPE_CHECKING:
@@ -87,6 +89,13 @@ def _offered(table: OfferTable, offers: Feasible) -> str:
 def nothing_estimated(cands: Candidates) -> InfeasibleError:
     """Offers there are, but nobody knows what the job would get out of them."""
     refusals = [e for e in cands.estimates if isinstance(e, Refusal)]
+    small = [e for e in refusals if e.label == MEMORY]
+    if small and len(small) == len(refusals):
+        nearest = min(small, key=lambda e: e.short_gib or math.inf)
+        return InfeasibleError(
+            f"no offer has enough GPU memory: {nearest.reason}",
+            hint="allow GPUs with more memory, more of them per machine, or more machines (nodes)",
+        )
     if refusals:
         return InfeasibleError(f"no offer can be estimated: {refusals[0].reason}", hint=refusals[0].measure)
     reason = cands.rejected[-1].reason if cands.rejected else "no candidate"
