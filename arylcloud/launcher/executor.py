@@ -206,7 +206,7 @@ class Executor:
         self.probe("before terminate")
         try:
             self.providers[machine.cloud].terminate(machine)
-        except CloudError as error:
+        except (CloudError, AccessError) as error:
             log.warning("%s is not ended yet (%s): %s", machine.instance_id, why, error.message)
         self.probe("after terminate")
 
@@ -275,8 +275,10 @@ class Executor:
         now_s = state.market_clock.market_s(self.clock.now_s())
         try:
             prices = provider.price_history(quote.offer, min(launched), now_s)
-        except CloudError as error:
+        except (CloudError, AccessError) as error:
             log.warning("no price history of %s for the report: %s", quote.offer.key, error.message)
+            return state
+        if prices == quote.prices:  # a launcher that died here has written it down
             return state
         return self.note(state, replace(quote, prices=prices), strict=False)
 
@@ -288,7 +290,7 @@ class Executor:
             history = self.providers[lease.offer.cloud].price_history(
                 lease.offer, lease.launched_s, max(until_s, lease.launched_s)
             )
-        except CloudError as error:
+        except (CloudError, AccessError) as error:
             log.warning("no price history for %s: %s", lease.lease_id, error.message)
             return ()
         found = []

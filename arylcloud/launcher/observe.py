@@ -14,7 +14,7 @@ from arylcloud.checkpoint.restore import read_manifest
 from arylcloud.core import protocol as mail
 from arylcloud.core.clock import Clock, SystemClock
 from arylcloud.core.codec import loads
-from arylcloud.core.errors import CloudError, IntegrityError, StoreError
+from arylcloud.core.errors import AccessError, CloudError, IntegrityError, StoreError
 from arylcloud.core.ports import Machine, ObjectStore, Provider
 from arylcloud.launcher.actions import CheckpointSeen, Observed
 from arylcloud.launcher.state import JobState
@@ -79,7 +79,7 @@ class Observer:
             concerned = tuple(offer for offer in offers.values() if offer.cloud == cloud)
             try:
                 machines = provider.list_machines(journal_id=state.journal_id, offers=concerned)
-            except CloudError as error:
+            except (CloudError, AccessError) as error:
                 log.warning("%s cannot be listed: %s", cloud, error.message)
                 self._unlisted_since_s.setdefault(cloud, self.clock.now_s())
                 continue
