@@ -71,7 +71,8 @@ def report(
 
 
 def account(records: Iterable[Record], *, now_s: float) -> Account:
-    """``now_s``: wall seconds; machines that still run are counted up to it."""
+    """``now_s``: wall seconds; machines that still run are counted up to it. An ended job's account is
+    as of its end, whenever it is asked for."""
     from arylcloud.launcher.baselines import baselines
     from arylcloud.launcher.ledger import build_report
     from arylcloud.launcher.state import replay
@@ -79,7 +80,7 @@ def account(records: Iterable[Record], *, now_s: float) -> Account:
 
     kept = tuple(records)
     state = replay(kept)
-    made = build_report(state, now_s=now_s)
+    made = build_report(state, now_s=state.phase_since_s if state.phase.ended else now_s)
     return Account(state=state, report=made, baselines=baselines(state, made), timeline=timeline(kept))
 
 
