@@ -135,7 +135,8 @@ class Database:
             ).fetchone()
         return int(row[0] or 0)
 
-    def rows(self, job_id: str, after: int) -> list[tuple[int, bytes, bytes]]:
+    def rows(self, job_id: str, after: int) -> list[tuple[int, object, object]]:
+        """(seq, body, digest): as they stand in the file, whatever they are."""
         with self._lock, self._errors():
             return self._connection.execute(
                 "SELECT seq, body, digest FROM records WHERE job_id = ? AND seq > ? ORDER BY seq",

@@ -108,6 +108,20 @@ class HostileWorld(RuleBasedStateMachine):
         victim = data.draw(st.sampled_from(self.harness.running))
         self.harness.world.notice(victim.instance_id, float(lead))
 
+    @precondition(lambda self: self.h is not None and self.h.running and self.h.requests < 3)
+    @rule(late=st.sampled_from([4, 14, 14, 32, 40]), stop=st.booleans())
+    def replacement_lands_late(self, late: int, stop: bool) -> None:
+        """A loss; the answer to the next create is lost; perhaps the user has had enough."""
+        h = self.harness
+        h.world.troubles.clear()
+        h.world.troubles.append("lost_answer")
+        h.world.landing_s = float(late)
+        h.world.interrupt(h.running[0].instance_id)
+        h.tick(2)
+        if stop:
+            h.request("stop")
+            h.tick(2)
+
     # ------------------------------------------------------------ mailbox and machines
 
     @rule(seconds=st.integers(1, 60))
