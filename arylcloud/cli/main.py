@@ -97,7 +97,7 @@ def run(args: list[str]) -> int:
         sys.stdout.write(error.format_message() + "\n")
         return 2
     except click.exceptions.ClickException as error:
-        print_error(UsageError(error.format_message(), hint=_help_hint(error)), as_json=as_json)
+        print_error(UsageError(error.format_message().rstrip("."), hint=_help_hint(error)), as_json=as_json)
         return 2
     except (typer.Abort, KeyboardInterrupt):
         hint = "jobs that run are not affected: `arylcloud status` shows them"
