@@ -47,6 +47,9 @@ def migrate(
     store = open_store(state.prefix_uri)
     number = write_request(store, "migrate", {"to": to} if to else {})
     ensure_launcher(journal, job_id, places)
+    if detach and json_:
+        emit_json({"job_id": job_id, "request": number, "detached": True})
+        return 0
     if detach:
         note(f"asked {job_id} to move; `arylcloud events {job_id}` tells what became of it")
         return 0
@@ -59,11 +62,16 @@ def migrate(
                 note(text)
             ours = ours or (isinstance(record.event, RequestSeen) and record.event.number == number)
             if ours and isinstance(record.event, MigrationEnded):
+                if not record.event.done:
+                    raise NotFinished(
+                        f"{job_id} has not moved: {record.event.text}",
+                        hint=f"it goes on where it is: `arylcloud status {job_id}`",
+                    )
                 if json_:
-                    emit_json({"job_id": job_id, "done": record.event.done, "text": record.event.text})
-                if record.event.done:
-                    return 0
-                raise NotFinished(f"{job_id} has not moved: {record.event.text}")
+                    emit_json({"job_id": job_id, "done": True, "text": record.event.text})
+                return 0
         if state.phase.ended:
-            raise NotFinished(f"{job_id} is {state.phase}: {state.phase_text}")
+            raise NotFinished(
+                f"{job_id} is {state.phase}: {state.phase_text}", hint=f"`arylcloud report {job_id}`"
+            )
         time.sleep(0.25)
