@@ -83,11 +83,12 @@ def main(argv: list[str] | None = None) -> None:
 
 def run(args: list[str]) -> int:
     """Run one command line; returns the exit code. Nothing escapes as a traceback but bugs."""
-    from arylcloud.cli.output import emit_json, note, print_error
+    from arylcloud.cli.output import note, print_error
     from arylcloud.core.errors import ArylError, Interrupted, UsageError
 
     install()
-    as_json = "--json" in args
+    ours = args[: args.index("--")] if "--" in args else args  # behind it is the user's own command
+    as_json = "--json" in ours
     try:
         result: Any = app(args, standalone_mode=False)
     except ArylError as error:
@@ -108,14 +109,16 @@ def run(args: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 - the last line of defence, with everything a report needs
-        if as_json:
-            emit_json({"error": {"kind": "bug", "code": type(error).__name__, "message": str(error)}})
         import traceback
 
         note(traceback.format_exc())
-        note("error: this is a bug in arylcloud; the lines above say where", style="bold red")
-        note("hint: running jobs are not affected: `arylcloud status` shows them")
-        return 1
+        bug = ArylError(
+            f"this is a bug in arylcloud; the lines above say where ({type(error).__name__}: {error})",
+            hint="running jobs are not affected: `arylcloud status` shows them",
+            code=type(error).__name__,
+        )
+        print_error(bug, as_json=as_json)
+        return ArylError.exit_code
     return int(result) if isinstance(result, int) else 0
 
 
