@@ -29,8 +29,9 @@ from typing import Any
 from arylcloud.checkpoint.store import open_store
 from arylcloud.core.events import Record
 from arylcloud.core.ports import ObjectStore
+from arylcloud.launcher.fold import replay
 from arylcloud.launcher.journal import Journal
-from arylcloud.launcher.state import JobState, replay
+from arylcloud.launcher.state import JobState
 from arylcloud.providers.local import log as cloud_log
 from arylcloud.providers.local import processes
 from arylcloud.providers.local.wire import FOLDER, LOG_FILE, PORT_FILE

@@ -1,0 +1,86 @@
+"""How a job may end by itself, and what the user is told: exit codes, reasons, the cost line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from e2e.market import job, quiet
+from e2e.support import Home
+from e2e.truth import settled
+
+NewHome = Callable[..., Home]
+
+
+@pytest.mark.parametrize(
+    ("run", "own_code"),
+    [
+        ("echo about to fail; exit 1", 1),
+        ("echo about to fail; exit 7", 7),
+        ("echo about to fail; kill -9 $$", 137),
+        ("echo about to fail; kill -TERM $$", 143),
+    ],
+)
+def test_a_command_that_fails_is_the_users_failure(new_home: NewHome, run: str, own_code: int) -> None:
+    home = new_home(quiet())
+    done = home.launch(job(run=run), code=100)
+    (job_id,) = home.jobs()
+    report = home.report(job_id)
+    assert report["exit_code"] == own_code
+    assert report["attempts"] == 1, "a failure of the user's is not tried again"
+    state = settled(home, job_id, phase="failed")
+    assert state.phase_code == "user_command"
+    # field case 76: code and last words in the default output, without any flag
+    assert f"exit code {own_code}" in done.err
+    assert "about to fail" in done.err
+    assert "cost $" in done.err
+    assert done.out == ""
+
+
+def test_exit_0_is_the_end(new_home: NewHome) -> None:
+    home = new_home(quiet())
+    done = home.launch(job(steps=30), code=0)
+    (job_id,) = home.jobs()
+    settled(home, job_id)
+    report = home.report(job_id)
+    assert (report["exit_code"], report["final_step"], report["attempts"]) == (0, 30, 1)
+    assert "cost $" in done.err
+
+
+def test_a_failing_setup_ends_the_job_with_its_reason(new_home: NewHome) -> None:
+    home = new_home(quiet())
+    broken = job(top={"setup": "echo pip: no such package nosuch; exit 9"})
+    done = home.launch(broken, code=100)
+    (job_id,) = home.jobs()
+    state = settled(home, job_id, phase="failed")
+    assert state.phase_code == "setup"
+    assert home.report(job_id)["exit_code"] == 9
+    assert "setup failed with exit code 9" in done.err
+    assert "no such package nosuch" in done.err
+    assert len(state.leases) == 1, "one machine: the same setup fails on every other one, too"
+    assert "no such package nosuch" in home.cli("logs", "--provision", code=0).out
+    assert "setup failed with exit code 9" in home.cli("status", job_id, code=0).out
+    assert "setup failed with exit code 9" in home.cli("report", job_id, code=0).out
+
+
+def test_a_child_that_dies_of_a_signal_is_the_users_failure(new_home: NewHome) -> None:
+    """The shell lives and gives 128 + n: as a program that is killed for want of memory."""
+    home = new_home(quiet())
+    home.launch(
+        job(run="python3 -c 'import os, signal; os.kill(os.getpid(), signal.SIGKILL)'; exit $?"), code=100
+    )
+    (job_id,) = home.jobs()
+    assert settled(home, job_id, phase="failed").phase_code == "user_command"
+    assert home.report(job_id)["exit_code"] == 137
+
+
+def test_a_stopped_job_says_so_and_can_be_resumed(new_home: NewHome) -> None:
+    home = new_home(quiet())
+    job_id = home.launch(job(steps=120, step_s=0.03), "-d").out.strip()
+    home.cli("stop", job_id, code=0)
+    assert settled(home, job_id, phase="stopped").phase_code == "stop_requested"
+    done = home.cli("resume", job_id, code=0)
+    settled(home, job_id)
+    assert "cost $" in done.err
+    assert home.cli("resume", job_id).code == 2, "a finished job is not resumed"
