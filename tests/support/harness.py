@@ -293,7 +293,7 @@ class Harness:
         for lease in leases.values():
             machine = by_token.get(lease.token)
             if lease.phase is LeasePhase.RELEASED and lease.instance_id is not None and machine is not None:
-                late = (lease.created_at_s or 0.0) >= (lease.ended_at_s or 0.0)
+                late = (lease.created_at_s or 0.0) > (lease.ended_at_s or 0.0)
                 assert late or not machine.alive(now_s), f"{lease.lease_id} is RELEASED, and still runs"
                 in_time = machine.lands_at_s <= machine.asked_at_s + self.timing.landing_s
                 assert not (late and in_time), f"{lease.lease_id} was closed while its machine could land"
