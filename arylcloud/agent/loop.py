@@ -82,7 +82,7 @@ class Agent:
         self.shutdown: str | None = None
         self.done = threading.Event()
         self.slot = Slot(config, self.shipper, clock=clock, log=self._log)
-        self.lifeline = Lifeline(log=self._log)
+        self.lifeline = Lifeline(clock=clock, log=self._log)
         self._begun_s = clock.now_s()
         self._errors = 0
         self._error: str | None = None
@@ -335,7 +335,7 @@ class Agent:
 
 
 def _off_s(inputs: decide.Inputs) -> float | None:
-    """When the timer that needs no agent ends this machine: after all that the agent may take."""
+    """When the timer beside the agent ends this machine: after all that the agent may take."""
     if inputs.until_s is None:
         return None
     return inputs.until_s + inputs.grace_s + decide.SAVE_LIMIT_S + MARGIN_S

@@ -25,6 +25,8 @@ from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import Manifest
 
 _STEP = re.compile(r"step-(\d{1,18})")
+_GOING = ".aryl-going-"
+"""What is being removed has this before its name: half of a checkpoint is none."""
 COMPLETE = "_COMPLETE"
 SCAN_S = 0.2
 STALE_S = 60.0
@@ -72,10 +74,13 @@ def complete(folder: Path, renamed: frozenset[str] = frozenset()) -> list[Saved]
 
 def keep_only(folder: Path, name: str | None) -> list[str]:
     """Remove every checkpoint but ``name``: what a command finds is what its epoch resumes from,
-    on every rank the same. Returns what was removed."""
+    on every rank the same. Returns what was removed. Cut off anywhere, it leaves no ``step-N`` that has
+    lost some of its files, and the next call removes the rest."""
     removed = [path for _, path in steps(folder) if path.name != name]
+    for rest in folder.glob(f"{_GOING}*"):  # of a call that was cut off
+        shutil.rmtree(rest)
     for path in removed:
-        shutil.rmtree(path)
+        shutil.rmtree(path.rename(path.with_name(_GOING + path.name)))
     return [path.name for path in removed]
 
 

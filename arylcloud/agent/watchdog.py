@@ -1,4 +1,4 @@
-"""The dead-man's timer that needs no agent: a small process beside it.
+"""The dead-man's timer that an agent which hangs cannot stop: a small process beside it.
 
 Run as a script: ``python -I -S watchdog.py AGENT_PID``. Each line of standard input is the
 wall second at which the machine must be off, whatever happens; a later line replaces it; the end of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,8 +16,9 @@ import pytest
 from arylcloud.agent import decide, notice
 from arylcloud.agent.boot import check_gpus, unpack_workdir
 from arylcloud.agent.config import Config, from_environment
+from arylcloud.agent.lifeline import Lifeline
 from arylcloud.agent.loop import Agent
-from arylcloud.core.clock import SystemClock
+from arylcloud.core.clock import ManualClock, SystemClock
 from arylcloud.core.errors import IntegrityError, UsageError
 from arylcloud.core.protocol import epoch_key
 
@@ -175,7 +177,8 @@ def test_the_timer_ends_an_agent_that_hangs(told: list[str]) -> None:
     code = (
         "import os, sys, time\n"
         "from arylcloud.agent.lifeline import Lifeline\n"
-        "line = Lifeline(log=print)\n"
+        "from arylcloud.core.clock import SystemClock\n"
+        "line = Lifeline(clock=SystemClock(), log=print)\n"
         "for seconds in sys.argv[1:]: line.keep(time.time() + float(seconds)); time.sleep(0.3)\n"
         "time.sleep(600)\n"
     )
@@ -185,6 +188,30 @@ def test_the_timer_ends_an_agent_that_hangs(told: list[str]) -> None:
     finally:
         agent.kill()
         agent.wait()
+
+
+def test_a_timer_that_has_died_is_replaced_and_told_again() -> None:
+    said: list[str] = []
+    clock = ManualClock(time.time())
+    line = Lifeline(clock=clock, log=said.append)
+    off_s = clock.now_s() + 3600
+    try:
+        line.keep(off_s)
+        first = line.pid
+        assert first is not None
+        line.keep(off_s)
+        assert line.pid == first
+        os.kill(first, signal.SIGKILL)
+        wait_for(lambda: not alive(first))
+        line.keep(off_s)  # not at once: where no timer can live, trying does not fill the log
+        assert line.pid is None
+        clock.at_s += 6
+        line.keep(off_s)  # the same moment as before: the new one has not heard of it
+        assert line.pid not in (None, first)
+        assert len(said) == 1
+    finally:
+        line.close()
+    assert line.pid is None
 
 
 def test_the_timer_goes_with_its_agent(job: Job) -> None:

@@ -74,6 +74,26 @@ def test_keep_only(tmp_path: Path) -> None:
     assert keep_only(tmp_path, None) == ["step-2"]
 
 
+def test_keep_only_cut_off_half_way_leaves_no_half_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (1, 2):
+        write(tmp_path, step, how="mark")
+
+    def half(path: Path, *_: object, **__: object) -> None:
+        (Path(path) / "w").unlink()
+        raise OSError("the machine is gone")
+
+    with monkeypatch.context() as cut:
+        cut.setattr("shutil.rmtree", half)
+        with pytest.raises(OSError, match="gone"):
+            keep_only(tmp_path, "step-2")
+    assert names(complete(tmp_path)) == ["step-2"]
+    write(tmp_path, 1, how="mark")  # written anew: its name is free, and what lay there is out of the way
+    assert keep_only(tmp_path, "step-2") == ["step-1"]
+    assert [p.name for p in tmp_path.iterdir()] == ["step-2"]
+
+
 class Outage(MemoryStore):
     away = False
 
