@@ -78,12 +78,8 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
         case ev.RequestSeen():
             return f"{event.verb} requested by {event.by}"
         case ev.MigrationStarted():
-            saving = (
-                ""
-                if event.expected_saving_usd is None
-                else f", expected saving {usd(event.expected_saving_usd)}"
-            )
-            return f"moving from {event.from_offer} to {event.to.key}{saving}: {event.why}"
+            why = event.why.removeprefix(event.to.key).strip()
+            return f"moving from {event.from_offer} to {event.to.key}: {why}"
         case ev.MigrationEnded():
             return f"moved: {event.text}" if event.done else f"move given up: {event.text}"
         case ev.OfferBarred():

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from arylcloud.launcher.state import JobState
 
 app = typer.Typer(add_completion=False)
-SHOWN_REASONS = 3
-"""`plan` shows them all."""
 
 
 @app.command()
@@ -47,7 +45,8 @@ def launch(
     """Run a job to completion: at the best offer, through interruptions, and cleaned up after."""
     from arylcloud.cli.assemble import clouds_of, open_journal, open_root, prefix_uri, store_root_uri
     from arylcloud.cli.interrupts import Interrupts
-    from arylcloud.cli.output import emit_json, note
+    from arylcloud.cli.launchview import show
+    from arylcloud.cli.output import emit_json, hanging, note
     from arylcloud.cli.settings import folders
     from arylcloud.core.tokens import new_job_id
 
@@ -57,7 +56,7 @@ def launch(
     clouds = clouds_of(plan.job)
     spec = dataclasses.replace(plan.job, resources=dataclasses.replace(plan.job.resources, clouds=clouds))
     if not json_:
-        _show(plan)
+        show(plan, places)
     if dryrun:
         if json_:
             emit_json({"job": spec, "chosen": plan.chosen, "launched": False})
@@ -73,10 +72,11 @@ def launch(
             _submit(plan, spec, secrets, job_id, root=root, prefix=prefix, journal=journal, places=places)
             if not json_ and not detach:
                 unattended = f"{spec.unattended_s / 3600:.0f} h"
-                note(
-                    f"{job_id} is run by a launcher in the background: close this terminal and it goes on.\n"
+                text = (
+                    f"{job_id} is run by a launcher in the background: close this terminal and it goes on. "
                     f"A sleeping laptop replaces no lost machine, but running ones go on for {unattended}"
                 )
+                note(hanging(text, 0))
             return finish(
                 journal, prefix, job_id, places, detach=detach, as_json=json_, interrupts=interrupts
             )
@@ -112,26 +112,6 @@ def _plan(path: Path, places: Folders, **flags: Any) -> tuple[Plan, dict[str, st
     )
     spec, secrets = load_job(path, overrides)
     return make_plan(spec, places, limit=50), secrets
-
-
-def _show(plan: Plan) -> None:
-    from arylcloud.cli.output import hours, note, rate, usd
-
-    best, offer = plan.chosen, plan.chosen.offer
-    note(
-        f"{plan.job.name} on {best.nodes} × {offer.instance_type} ({offer.gpu_count} × {offer.gpu})",
-        style="bold",
-    )
-    age = offer.as_of or "a day that its source does not name"
-    note(f"  where   {offer.place}, {offer.market.replace('_', '-')}")
-    note(f"  price   {rate(offer.usd_per_hour)} per machine, as of {age} ({offer.source})")
-    if best.usd is not None and best.hours is not None:
-        note(f"  time    {hours(best.hours.p50)} expected, {hours(best.hours.p90)} at the 90th percentile")
-        note(f"  money   {usd(best.usd.mean)} expected, {usd(best.usd.p90)} at the 90th percentile")
-    else:
-        note("  time and money not known: the job file gives no profile or no work")
-    for text in plan.why[:SHOWN_REASONS]:
-        note(f"  why     {text}")
 
 
 def _confirm(best: Candidate, yes: bool) -> None:
@@ -221,7 +201,7 @@ def finish(
     """Start a launcher if none is at work, then watch until the end; the job's outcome is the exit code."""
     from arylcloud.cli.attach import cost_line, follow
     from arylcloud.cli.money import spent
-    from arylcloud.cli.output import emit_json, note
+    from arylcloud.cli.output import emit_json, hanging, note
     from arylcloud.cli.spawn import ensure_launcher
     from arylcloud.core.errors import Interrupted
 
@@ -256,8 +236,9 @@ def finish(
             }
         )
     else:
-        note(cost_line(state, spent(state)), style="bold")
-        note(f"what it cost and why: `arylcloud report {job_id}`; its output: `arylcloud logs {job_id}`")
+        note(hanging(cost_line(state, spent(state)), 2), style="bold")
+        note(f"what it cost and why:  arylcloud report {job_id}")
+        note(f"its output:            arylcloud logs {job_id}")
     return outcome(state)
 
 

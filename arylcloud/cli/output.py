@@ -35,9 +35,9 @@ def error_document(error: ArylError) -> dict[str, Any]:
 def print_error(error: ArylError, *, as_json: bool) -> None:
     if as_json:
         emit_json(error_document(error))
-    note(f"error: {error.message}", style="bold red")
+    note(hanging(f"error: {error.message}", 7), style="bold red")
     if error.hint:
-        note(f"hint: {error.hint}")
+        note(hanging(f"hint: {error.hint}", 6))
 
 
 def note(text: str, *, style: str = "") -> None:
@@ -46,6 +46,26 @@ def note(text: str, *, style: str = "") -> None:
         stderr().print(text, style=style, highlight=False, markup=False, soft_wrap=True)
     else:
         sys.stderr.write(text + "\n")
+
+
+def hanging(text: str, indent: int, stream: Any = None) -> str:
+    """``text`` broken at the width of the terminal, later lines ``indent`` columns in; as it is where
+    ``stream`` (standard error) is no terminal: what reads it wants whole lines."""
+    if not (stream or sys.stderr).isatty():
+        return text
+    import shutil
+    import textwrap
+
+    width = max(40, shutil.get_terminal_size().columns - 1)
+    return textwrap.fill(
+        text,
+        width,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+        replace_whitespace=False,
+    )
 
 
 def colour(stream: Any) -> bool:

@@ -45,7 +45,7 @@ def fill(d: Draft) -> None:
         return
     epoch = d.member_epoch
     for index in missing:
-        why = _why(d, index, offer)
+        why = _why(d, index)
         d.create(offer, index, "start" if epoch is None else "replace", lease_until_s(d, offer), why)
 
 
@@ -104,9 +104,9 @@ def _all_members(d: Draft, leases: list[Lease]) -> bool:
     return epoch is not None and {x.lease_id for x in leases} <= {m.lease_id for m in epoch.members}
 
 
-def _why(d: Draft, index: int, offer: Offer) -> str:
+def _why(d: Draft, index: int) -> str:
     lost = [lease for lease in d.state.leases.values() if lease.index == index]
     if not lost:
-        return f"rank {index}: {offer.key} ranks first of {len(d.desired.ranking)}"
+        return f"rank {index}: the best of {len(d.desired.ranking)} offers"
     last = lost[-1]
-    return f"rank {index}: {last.lease_id} is {last.phase} ({last.cause or last.ending_code or 'notice'})"
+    return f"rank {index}: in place of {last.lease_id}, {last.cause or last.ending_code or 'given notice'}"
