@@ -29,36 +29,76 @@ def adopt(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document at the end.")] = False,
 ) -> int:
     """Take over a job: its journal is copied from the prefix, and this machine becomes its launcher."""
-    from arylcloud.checkpoint.store import open_store
-    from arylcloud.cli.assemble import open_journal
+    from arylcloud.cli.assemble import open_journal, open_prefix
     from arylcloud.cli.launch import finish
     from arylcloud.cli.settings import folders
-    from arylcloud.core import protocol as mail
-    from arylcloud.core.codec import loads
-    from arylcloud.core.errors import ConflictError, NoSuchJob
-    from arylcloud.launcher.loop import FRESH_S
+    from arylcloud.core.errors import ConflictError
+    from arylcloud.launcher.holder import FRESH_S, living
 
-    uri = uri.rstrip("/")
-    store = open_store(uri, create=False)
-    data = store.get(mail.JOB_KEY)
-    if data is None:
-        raise NoSuchJob(f"{uri} holds no {mail.JOB_KEY}", hint="the prefix ends with /jobs/<job id>")
-    job = loads(mail.JobDoc, data, what=f"{uri}/{mail.JOB_KEY}")
-    beat_data = store.get(mail.LAUNCHER_KEY)
-    if beat_data is not None and not force:
-        beat = loads(mail.LauncherBeat, beat_data, what=mail.LAUNCHER_KEY)
-        age_s = time.time() - beat.at_s
-        if age_s < FRESH_S:
-            raise ConflictError(
-                f"launcher {beat.launcher_id} (pid {beat.pid} on {beat.host}) was heard "
-                f"{max(0.0, age_s):.0f} s ago",
-                hint=f"if it is dead, wait {FRESH_S:.0f} s or say --force: a living one then ends itself",
-            )
+    store = open_prefix(uri.rstrip("/"))
+    job_id = _job_of(store)
+    store = _its_own_prefix(store, job_id)
+    found = None if force else living(store, time.time())
+    if found is not None:
+        beat, age_s = found
+        raise ConflictError(
+            f"launcher {beat.launcher_id} (pid {beat.pid} on {beat.host}) was heard {age_s:.0f} s ago",
+            hint=f"if it is dead, wait {FRESH_S:.0f} s or say --force: a living one then ends itself",
+        )
     places = folders()
     journal = open_journal(places)
-    with journal.claim(job.job_id):
-        take_over(journal, job.job_id, store)
-    return finish(journal, store, job.job_id, places, detach=detach, as_json=json_)
+    with journal.claim(job_id):
+        take_over(journal, job_id, store)
+    return finish(journal, store, job_id, places, detach=detach, as_json=json_)
+
+
+def _job_of(store: ObjectStore) -> str:
+    """The job whose prefix this is. What stands there was written by somebody, and becomes the name of
+    files here: it must be an id, and that of this address."""
+    from arylcloud.core import protocol as mail
+    from arylcloud.core.codec import loads
+    from arylcloud.core.errors import IntegrityError, NoSuchJob
+    from arylcloud.core.tokens import is_job_id
+
+    data = store.get(mail.JOB_KEY)
+    if data is None:
+        raise NoSuchJob(f"{store.uri} holds no {mail.JOB_KEY}", hint="the prefix ends with /jobs/<job id>")
+    job_id = loads(mail.JobDoc, data, what=f"{store.uri}/{mail.JOB_KEY}").job_id
+    if not is_job_id(job_id) or job_id != store.uri.rpartition("/")[2]:
+        raise IntegrityError(
+            f"{store.uri}/{mail.JOB_KEY} is of another job: {job_id[:60]!r}",
+            hint="a job's prefix is adopted where the job was launched, not from a copy of another name",
+        )
+    return job_id
+
+
+def _its_own_prefix(store: ObjectStore, job_id: str) -> ObjectStore:
+    """The prefix as the job's journal names it: machines and launchers use that address, so the fence
+    has to be there. The address that the user gave must be the same place."""
+    from arylcloud.checkpoint.store import file_path
+    from arylcloud.cli.assemble import open_prefix
+    from arylcloud.core import protocol as mail
+    from arylcloud.core.errors import IntegrityError, NoSuchJob, StoreError, UsageError
+    from arylcloud.core.events import JobSubmitted, Record
+
+    key = mail.journal_key(1)
+    data = store.get(key)
+    if data is None:
+        raise NoSuchJob(f"{store.uri} holds no {key}: its launch was cut short, nothing runs of it")
+    first = Record.from_bytes(data, what=f"{store.uri}/{key}")
+    if not isinstance(first.event, JobSubmitted) or first.job_id != job_id:
+        raise IntegrityError(f"{store.uri}/{key} is not the first record of {job_id}")
+    named = first.event.prefix_uri
+    if named == store.uri:
+        return store
+    hint = f"adopt {named}, where it can be reached at that address"
+    try:
+        own = open_prefix(named)
+    except StoreError as error:
+        raise UsageError(f"{job_id} lies at {named}, not {store.uri}: {error.message}", hint=hint) from error
+    if not (named.startswith("file:") and file_path(named).resolve() == file_path(store.uri).resolve()):
+        raise UsageError(f"{job_id} lies at {named}; {store.uri} is another place", hint=hint)
+    return own
 
 
 def take_over(journal: Journal, job_id: str, store: ObjectStore) -> None:
@@ -67,7 +107,7 @@ def take_over(journal: Journal, job_id: str, store: ObjectStore) -> None:
     from arylcloud.cli.assemble import new_writer_id
     from arylcloud.core.errors import ConflictError
     from arylcloud.core.events import LauncherStarted
-    from arylcloud.launcher.state import replay
+    from arylcloud.launcher.fold import replay
 
     writer = new_writer_id()
     event = LauncherStarted(

@@ -94,7 +94,7 @@ class _Watcher:
         return Progress(stderr()) if colour(sys.stderr) and not self.quiet else None
 
     def _new_events(self) -> None:
-        from arylcloud.launcher.state import apply
+        from arylcloud.launcher.fold import apply
 
         for record in self.journal.records(self.job_id, after=self.state.seq if self.state else 0):
             self.state = apply(self.state, record)

@@ -26,7 +26,7 @@ def events(
     from arylcloud.cli.output import emit_json
     from arylcloud.cli.settings import folders
     from arylcloud.core.codec import encode
-    from arylcloud.launcher.state import apply
+    from arylcloud.launcher.fold import apply
 
     journal = open_journal(folders())
     job_id = resolve_job(journal, job)

@@ -21,22 +21,21 @@ def exec_(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> int:
     """Run a command in the job's folder and environment on one of its machines."""
-    from arylcloud.checkpoint.store import open_store
-    from arylcloud.cli.assemble import open_journal
+    from arylcloud.cli.assemble import open_journal, open_prefix
     from arylcloud.cli.jobs import resolve_job
     from arylcloud.cli.output import emit_json
     from arylcloud.cli.settings import folders
     from arylcloud.core import protocol as mail
     from arylcloud.core.codec import dumps, loads
     from arylcloud.core.errors import NotFinished, UsageError, UserCommandFailed
-    from arylcloud.launcher.state import replay
+    from arylcloud.launcher.fold import replay
 
     journal = open_journal(folders())
     job_id = resolve_job(journal, job)
     state = replay(journal.records(job_id))
     if not state.open_leases:
         raise UsageError(f"{job_id} has no machine ({state.phase}: {state.phase_text})")
-    store = open_store(state.prefix_uri)
+    store = open_prefix(state.prefix_uri)
     request = mail.ExecRequest(
         request_id=f"{time.time():.0f}-{secrets.token_hex(4)}",
         rank=rank,

@@ -95,7 +95,7 @@ def _document(machine: Machine, mine: bool, expired: bool) -> dict[str, Any]:
 
 
 def _jobs(journal: Journal) -> dict[str, JobState]:
-    from arylcloud.launcher.state import replay
+    from arylcloud.launcher.fold import replay
 
     return {job_id: replay(journal.records(job_id)) for job_id in journal.jobs()}
 
@@ -129,7 +129,7 @@ def _newest(journal: Journal, state: JobState) -> JobState:
     from arylcloud.checkpoint.store import file_path, open_store
     from arylcloud.core.events import Record
     from arylcloud.core.protocol import JOURNAL_PREFIX, journal_key
-    from arylcloud.launcher.state import replay
+    from arylcloud.launcher.fold import replay
 
     if state.prefix_uri.startswith("file://") and not file_path(state.prefix_uri).is_dir():
         return state  # deleted: nobody can have gone on with it

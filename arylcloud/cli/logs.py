@@ -27,19 +27,18 @@ def logs(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout (not with -f).")] = False,
 ) -> int:
     """The output of a job, one attempt after the other; or what its machines said while they booted."""
-    from arylcloud.checkpoint.store import open_store
-    from arylcloud.cli.assemble import open_journal
+    from arylcloud.cli.assemble import open_journal, open_prefix
     from arylcloud.cli.jobs import resolve_job
     from arylcloud.cli.output import emit_json, note
     from arylcloud.cli.settings import folders
     from arylcloud.core.errors import UsageError
-    from arylcloud.launcher.state import replay
+    from arylcloud.launcher.fold import replay
 
     if json_ and follow:
         raise UsageError("--json and --follow do not go together", hint="leave one out")
     journal = open_journal(folders())
     job_id = resolve_job(journal, job)
-    store = open_store(replay(journal.records(job_id)).prefix_uri)
+    store = open_prefix(replay(journal.records(job_id)).prefix_uri)
     seen: dict[str, str] = {}
     if json_:
         found: dict[str, str] = {}

@@ -26,8 +26,7 @@ def migrate(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> int:
     """Move a running job to another market; without --to, to the best one if that pays."""
-    from arylcloud.checkpoint.store import open_store
-    from arylcloud.cli.assemble import open_journal
+    from arylcloud.cli.assemble import open_journal, open_prefix
     from arylcloud.cli.describe import line
     from arylcloud.cli.jobs import resolve_job
     from arylcloud.cli.output import emit_json, note
@@ -36,7 +35,7 @@ def migrate(
     from arylcloud.cli.spawn import ensure_launcher
     from arylcloud.core.errors import NotFinished, UsageError
     from arylcloud.core.events import MigrationEnded, RequestSeen
-    from arylcloud.launcher.state import apply, replay
+    from arylcloud.launcher.fold import apply, replay
 
     places = folders()
     journal = open_journal(places)
@@ -44,7 +43,7 @@ def migrate(
     state = replay(journal.records(job_id))
     if state.phase.ended:
         raise UsageError(f"{job_id} is {state.phase}: it runs nowhere", hint=f"`arylcloud resume {job_id}`")
-    store = open_store(state.prefix_uri)
+    store = open_prefix(state.prefix_uri)
     number = write_request(store, "migrate", {"to": to} if to else {})
     ensure_launcher(journal, job_id, places)
     if detach and json_:

@@ -74,8 +74,8 @@ def account(records: Iterable[Record], *, now_s: float) -> Account:
     """``now_s``: wall seconds; machines that still run are counted up to it. An ended job's account is
     as of its end, whenever it is asked for."""
     from arylcloud.launcher.baselines import baselines
+    from arylcloud.launcher.fold import replay
     from arylcloud.launcher.ledger import build_report
-    from arylcloud.launcher.state import replay
     from arylcloud.launcher.timeline import timeline
 
     kept = tuple(records)

@@ -30,7 +30,7 @@ def resume(
     from arylcloud.core.errors import UsageError
     from arylcloud.core.events import JobPhaseChanged
     from arylcloud.core.phases import JobPhase
-    from arylcloud.launcher.state import replay
+    from arylcloud.launcher.fold import replay
 
     places = folders()
     journal = open_journal(places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 log = logging.getLogger(__name__)
+LOOK_S = 5.0
+"""Between two looks at the journal for jobs without a launcher."""
 
 
 @app.command()
@@ -32,56 +35,68 @@ def serve(
     from arylcloud.cli.settings import folders
 
     places = folders()
-    if job is not None:
-        state = serve_one(job, places)
-        if json_:
-            emit_json({"job_id": job, "phase": state.phase, "code": state.phase_code})
-        return 0
-    return _serve_all(places)
+    if job is None:
+        return _serve_all(places, as_json=json_)
+    from arylcloud.cli.assemble import open_journal
+    from arylcloud.cli.jobs import resolve_job
+
+    with open_journal(places) as journal:
+        job_id = resolve_job(journal, job)
+    state = serve_one(job_id, places)
+    if json_:
+        emit_json({"job_id": job_id, "phase": state.phase, "code": state.phase_code})
+    return 0
 
 
 def serve_one(job_id: str, places: Folders) -> JobState:
-    from arylcloud.checkpoint.store import open_store
-    from arylcloud.cli.assemble import Parts, build_launcher, clouds_of, open_journal, providers_for
+    """The launcher itself, until the job has ended. ``job_id`` is one of this journal."""
+    from arylcloud.cli.assemble import (
+        Parts,
+        build_launcher,
+        clouds_of,
+        open_journal,
+        open_prefix,
+        providers_for,
+    )
     from arylcloud.core.errors import StoreError
-    from arylcloud.launcher.state import replay
+    from arylcloud.launcher.fold import replay
 
     journal = open_journal(places)
     with journal.claim(job_id):
         state = replay(journal.records(job_id))
-        store = open_store(state.prefix_uri)
-        parts = Parts(journal=journal, store=store, providers=providers_for(clouds_of(state.spec), places))
+        pause_s = 1.0
         while True:
             try:
+                store = open_prefix(state.prefix_uri)
+                providers = providers_for(clouds_of(state.spec), places)
+                parts = Parts(journal=journal, store=store, providers=providers)
                 launcher = build_launcher(job_id, state, parts, places)
             except StoreError as error:  # machines may have to be ended once it is back: no reason to die
                 log.warning("the mailbox cannot be read yet: %s", error.message)
-                time.sleep(1.0)
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, 10.0)
             else:
                 return launcher.run()
 
 
-def _serve_all(places: Folders) -> int:
-    """One process per job (they cannot hurt each other), started again when one has died."""
+def _serve_all(places: Folders, *, as_json: bool) -> int:
+    """Until Ctrl-C or SIGTERM; then the launchers that it started end with it."""
     from arylcloud.cli.assemble import open_journal
-    from arylcloud.cli.output import note
-    from arylcloud.cli.spawn import ensure_launcher
-    from arylcloud.core.errors import ConflictError
-    from arylcloud.launcher.state import replay
+    from arylcloud.cli.output import emit_json, note
+    from arylcloud.cli.server import Server
 
-    journal = open_journal(places)
-    elsewhere: set[str] = set()
+    server = Server(journal=open_journal(places), places=places)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     note("serving all jobs of this journal; Ctrl-C ends it, the machines go on")
     try:
         while True:
-            for job_id in journal.jobs():
-                if job_id in elsewhere or replay(journal.records(job_id)).phase.ended:
-                    continue
-                try:
-                    ensure_launcher(journal, job_id, places)
-                except ConflictError as error:
-                    elsewhere.add(job_id)
-                    note(f"{job_id}: {error.message}")
-            time.sleep(5)
+            server.look()
+            time.sleep(LOOK_S)
     except KeyboardInterrupt:
-        return 0
+        ended = server.stop()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    note(f"{ended} launchers ended; machines go on: `arylcloud serve` takes them up again")
+    if as_json:
+        emit_json({"jobs": server.document(), "launchers_ended": ended})
+    return 0

@@ -23,32 +23,40 @@ def status(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> int:
     """What runs where, since when, at what price, and how far it is."""
-    from arylcloud.checkpoint.store import open_store
     from arylcloud.cli.assemble import open_journal
     from arylcloud.cli.jobs import resolve_job
     from arylcloud.cli.output import emit_json, note
-    from arylcloud.cli.progress import read_progress
     from arylcloud.cli.settings import folders
-    from arylcloud.launcher.state import replay
+    from arylcloud.launcher.fold import replay
 
     journal = open_journal(folders())
     ids = [resolve_job(journal, job)] if job is not None else list(journal.jobs())
     states = [replay(journal.records(job_id)) for job_id in ids]
     shown = [s for s in states if job is not None or all_ or json_ or not s.phase.ended]
-    rows = [
-        (s, read_progress(open_store(s.prefix_uri), s), s.phase.ended or journal.claimed(s.job_id))
-        for s in shown
-    ]
+    rows = [(s, *_reading(s), s.phase.ended or journal.claimed(s.job_id)) for s in shown]
     if json_:
-        emit_json({"jobs": [_document(s, reading) for s, reading, _ in rows]})
+        emit_json({"jobs": [_document(s, reading) for s, reading, _, _ in rows]})
         return 0
     if not rows:
         ended = len(states) - len(shown)
         note("no job is running" + (f" ({ended} ended: `arylcloud status --all`)" if ended else ""))
         return 0
-    for s, reading, attended in rows:
-        _print(s, reading, attended)
+    for s, reading, problem, attended in rows:
+        _print(s, reading, problem, attended)
     return 0
+
+
+def _reading(state: JobState) -> tuple[Reading, str | None]:
+    """How far it is; and why only the journal could tell, where its mailbox is away: the other jobs,
+    and what this one costs, are shown all the same."""
+    from arylcloud.cli.assemble import open_prefix
+    from arylcloud.cli.progress import read_progress
+    from arylcloud.core.errors import StoreError
+
+    try:
+        return read_progress(open_prefix(state.prefix_uri), state), None
+    except StoreError as error:
+        return read_progress(None, state), error.message
 
 
 def _document(state: JobState, reading: Reading) -> dict[str, Any]:
@@ -83,7 +91,7 @@ def _document(state: JobState, reading: Reading) -> dict[str, Any]:
     }
 
 
-def _print(state: JobState, reading: Reading, attended: bool) -> None:
+def _print(state: JobState, reading: Reading, problem: str | None, attended: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -110,6 +118,8 @@ def _print(state: JobState, reading: Reading, attended: bool) -> None:
             f"{lease.offer.key} {lease.phase} at {rate(lease.usd_per_hour)} for {since}"
             f" ({lease.instance_id or 'no id yet'})",
         )
+    if problem is not None:
+        grid.add_row("  mailbox", f"{problem}: progress is that of the journal")
     if not attended:
         grid.add_row("  launcher", f"none at work here: `arylcloud resume {state.job_id}` starts one")
     out.print(grid)

@@ -18,22 +18,21 @@ def stop(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> int:
     """Stop with a final checkpoint and release every machine; `resume` goes on later, anywhere."""
-    from arylcloud.checkpoint.store import open_store
-    from arylcloud.cli.assemble import open_journal
+    from arylcloud.cli.assemble import open_journal, open_prefix
     from arylcloud.cli.attach import follow
     from arylcloud.cli.jobs import resolve_job
     from arylcloud.cli.output import emit_json, note
     from arylcloud.cli.request import write_request
     from arylcloud.cli.settings import folders
     from arylcloud.cli.spawn import ensure_launcher
-    from arylcloud.launcher.state import replay
+    from arylcloud.launcher.fold import replay
 
     places = folders()
     journal = open_journal(places)
     job_id = resolve_job(journal, job)
     state = replay(journal.records(job_id))
     if not state.phase.ended:
-        store = open_store(state.prefix_uri)
+        store = open_prefix(state.prefix_uri)
         write_request(store, "stop", {})
         ensure_launcher(journal, job_id, places)
         if not detach:

@@ -26,10 +26,11 @@ from arylcloud.core.errors import (
 from arylcloud.core.phases import LeasePhase
 from arylcloud.core.ports import Billing, Machine, MachineSpec, MachineState, ObjectStore, Provider
 from arylcloud.launcher import actions as act
+from arylcloud.launcher.fold import apply
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.probe import Probe, no_probe
 from arylcloud.launcher.reconcile import bar_for
-from arylcloud.launcher.state import JobState, Lease, apply
+from arylcloud.launcher.state import JobState, Lease
 
 log = logging.getLogger(__name__)
 

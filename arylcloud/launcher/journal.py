@@ -22,9 +22,10 @@ from arylcloud.core.errors import ConflictError, IntegrityError, LocalStateError
 from arylcloud.core.events import Event, Record
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import JOURNAL_PREFIX, journal_key
+from arylcloud.launcher.fold import replay
 from arylcloud.launcher.journal_db import Database
 from arylcloud.launcher.probe import Probe, no_probe
-from arylcloud.launcher.state import JobState, replay
+from arylcloud.launcher.state import JobState
 
 
 class Journal:

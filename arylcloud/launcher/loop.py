@@ -12,23 +12,29 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from arylcloud.checkpoint.store import sweep_partials
 from arylcloud.core import events as ev
 from arylcloud.core import protocol as mail
 from arylcloud.core.clock import Clock
-from arylcloud.core.codec import dumps, loads
+from arylcloud.core.codec import dumps
 from arylcloud.core.errors import ArylError, ConflictError, IntegrityError, LocalStateError, StoreError
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.executor import Executor
+from arylcloud.launcher.fold import replay
+from arylcloud.launcher.holder import refuse_beside_another
 from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.observe import Observer
 from arylcloud.launcher.reconcile import reconcile
-from arylcloud.launcher.state import JobState, replay
+from arylcloud.launcher.state import JobState
 
 log = logging.getLogger(__name__)
 
-FRESH_S = 30.0
-"""A launcher that has beaten within this time is alive."""
+FINISH_S = 600.0
+"""How long the launcher of an ended job waits for a mailbox that is away: nothing is paid for meanwhile."""
+
+PARTIAL_S = 60.0
+"""After the end nobody writes: a half-written object of this age will never be a whole one."""
 
 Desire = Callable[[JobState, act.Observed, float], act.Desired]
 """(state, observed, now) → what should be; asks the planner, caches what it may."""
@@ -89,7 +95,8 @@ class JobLauncher:
         self.executor.probe("after catching up")
         state = self.refold()
         if not state.phase.ended:
-            self._not_beside_another(state)
+            home = self.journal.journal_id
+            refuse_beside_another(self.executor.store, state, home, self.clock.now_s())
             started = ev.LauncherStarted(
                 launcher_id=self.executor.writer,
                 host=socket.gethostname(),
@@ -99,24 +106,6 @@ class JobLauncher:
             )
             state = self.executor.note(state, started)
         return state
-
-    def _not_beside_another(self, state: JobState) -> None:
-        """Raises ConflictError if a launcher of another home holds the job and is alive. (Of this home:
-        the claim is ours, so there is none.)"""
-        holder = state.launcher
-        if holder is None or holder.home in ("", self.journal.journal_id):
-            return
-        data = self.executor.store.get(mail.LAUNCHER_KEY)
-        if data is None:
-            return
-        beat = loads(mail.LauncherBeat, data, what=mail.LAUNCHER_KEY)
-        age_s = self.clock.now_s() - beat.at_s
-        if age_s < FRESH_S:
-            raise ConflictError(
-                f"launcher {beat.launcher_id} (pid {beat.pid} on {beat.host}) of another home runs "
-                f"{self.job_id}; it was heard {max(0.0, age_s):.0f} s ago",
-                hint=f"`arylcloud adopt {state.prefix_uri} --force` takes the job over",
-            )
 
     def refold(self) -> JobState:
         return replay(self.journal.records(self.job_id))
@@ -162,11 +151,23 @@ class JobLauncher:
             log.warning("the mailbox cannot be written: %s", error.message)
 
     def _finish(self, state: JobState) -> None:
-        """Secrets go with the job; the mirror gets what it missed."""
+        """What the mailbox lacks of the journal first: by records that end before the job does, another
+        home would run it again. Then secrets and beat go, and what killed writers have left."""
         self.executor.probe("before tidying")
-        try:
-            self.executor.store.delete([mail.SECRETS_KEY, mail.LAUNCHER_KEY])
-            self.journal.flush(state.job_id, self.executor.store)
-        except StoreError as error:
-            log.warning("the job has ended, but its prefix could not be tidied: %s", error.message)
+        store = self.executor.store
+        now_s = self.clock.now_s()
+        give_up_s, pause_s = now_s + FINISH_S, 5 * self.timing.tick_s
+        while True:
+            try:
+                self.journal.flush(state.job_id, store)
+                store.delete([mail.SECRETS_KEY, mail.LAUNCHER_SECRETS_KEY, mail.LAUNCHER_KEY])
+                sweep_partials(store, now_s=now_s, older_than_s=PARTIAL_S)
+                break
+            except StoreError as error:
+                log.warning("the job has ended, but its prefix could not be tidied: %s", error.message)
+            now_s = self.clock.now_s()
+            if now_s >= give_up_s:
+                break
+            self.clock.sleep_until(min(now_s + pause_s, give_up_s))
+            pause_s = min(2 * pause_s, 30.0)
         self.executor.probe("after tidying")

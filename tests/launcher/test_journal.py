@@ -22,9 +22,9 @@ from arylcloud.core.errors import ConflictError, IntegrityError, LocalStateError
 from arylcloud.core.job import JobSpec
 from arylcloud.core.phases import JobPhase
 from arylcloud.core.protocol import journal_key
+from arylcloud.launcher.fold import replay
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.journal_db import Database
-from arylcloud.launcher.state import replay
 
 JOB = "digits-0a1b2c3d"
 SUBMITTED = ev.JobSubmitted(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.diary import Diary
 
 from arylcloud.core.ports import Billing, PricePoint
+from arylcloud.launcher.fold import replay
 from arylcloud.launcher.ledger import (
     Report,
     build_report,
@@ -19,7 +20,7 @@ from arylcloud.launcher.ledger import (
     round_split,
     spent_usd,
 )
-from arylcloud.launcher.state import JobState, replay
+from arylcloud.launcher.state import JobState
 
 prices = st.floats(min_value=0.0001, max_value=120.0, allow_nan=False)
 gaps = st.floats(min_value=0.001, max_value=50_000.0, allow_nan=False)

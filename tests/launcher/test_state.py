@@ -10,7 +10,8 @@ from support.harness import JOB, Harness, spec
 from arylcloud.core import events as ev
 from arylcloud.core.errors import IntegrityError
 from arylcloud.core.phases import LEASE_TRANSITIONS, JobPhase, LeasePhase
-from arylcloud.launcher.state import JobState, apply, replay
+from arylcloud.launcher.fold import apply, replay
+from arylcloud.launcher.state import JobState
 
 
 @pytest.fixture(scope="module")

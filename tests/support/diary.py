@@ -14,7 +14,8 @@ from arylcloud.core.offer import Market, Offer
 from arylcloud.core.phases import JobPhase
 from arylcloud.core.ports import Billing
 from arylcloud.core.protocol import Member, manifest_key
-from arylcloud.launcher.state import JobState, replay
+from arylcloud.launcher.fold import replay
+from arylcloud.launcher.state import JobState
 
 JOB = "digits-0a1b2c3d"
 

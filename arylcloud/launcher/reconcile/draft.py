@@ -15,7 +15,8 @@ from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import Machine, MachineState
 from arylcloud.core.protocol import AgentPhase, Heartbeat, Member
 from arylcloud.launcher import actions as act
-from arylcloud.launcher.state import Epoch, JobState, Lease, apply
+from arylcloud.launcher.fold import apply
+from arylcloud.launcher.state import Epoch, JobState, Lease
 
 HOLDING = frozenset({LeasePhase.INTENDED, LeasePhase.PENDING, LeasePhase.READY, LeasePhase.SUSPECT})
 """Phases in which a lease fills its slot: neither on its way out nor out."""
