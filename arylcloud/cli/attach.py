@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from arylcloud.cli import describe
 from arylcloud.cli.interrupts import Interrupts
-from arylcloud.cli.output import colour, note, stderr, usd
+from arylcloud.cli.output import colour, hanging, note, stderr, usd
 from arylcloud.cli.progress import Progress, read_progress
 from arylcloud.cli.settings import Folders
 from arylcloud.cli.spawn import ensure_launcher
@@ -100,7 +100,7 @@ class _Watcher:
             self.state = apply(self.state, record)
             line = describe.line(record, self.state)
             if line is not None and not self.quiet:
-                note(line)
+                note(hanging(line, 10))
 
     def _revive(self) -> None:
         if self.journal.claimed(self.job_id):
@@ -161,7 +161,11 @@ def cost_line(state: JobState, total_usd: float | None) -> str:
     parts = [
         f"{state.spec.name} {word}: {state.phase_text}",
         f"cost {usd(total_usd)}",
-        f"{state.interruptions} interruptions",
-        f"{state.migrations_done} migrations",
+        _count(state.interruptions, "interruption"),
+        _count(state.migrations_done, "migration"),
     ]
     return " · ".join(parts)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

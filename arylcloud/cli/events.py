@@ -23,7 +23,7 @@ def events(
     from arylcloud.cli import describe
     from arylcloud.cli.assemble import open_journal
     from arylcloud.cli.jobs import resolve_job
-    from arylcloud.cli.output import emit_json
+    from arylcloud.cli.output import emit_json, hanging
     from arylcloud.cli.settings import folders
     from arylcloud.core.codec import encode
     from arylcloud.launcher.fold import apply
@@ -53,5 +53,5 @@ def events(
             text = f"{describe.clock_text(record.at_s)}  {type(record.event).__name__} {encode(record.event)}"
         if text is not None:
             cause = f"  ← {record.cause_id}" if record.cause_id else ""
-            sys.stdout.write(f"{record.seq:5d}  {text}{cause}\n")
+            sys.stdout.write(hanging(f"{record.seq:5d}  {text}{cause}", 17, sys.stdout) + "\n")
     return 0

@@ -26,6 +26,8 @@ MARKS: Final = {"useful": "█", "boot": "░", "lost_work": "▒", "idle": "·"
 STYLES: Final = {"useful": "green", "boot": "cyan", "lost_work": "red", "idle": "bright_black"}
 MOST_MACHINES: Final = 16
 STRIP: Final = 56
+NARROW: Final = 100
+"""Columns below which the table of machines takes two lines for each."""
 
 
 def show(made: Account) -> None:
@@ -41,12 +43,17 @@ def show(made: Account) -> None:
     if any(b.usd_micro is not None for b in made.baselines) or r.seconds.useful > 0:
         console.print(Padding(_baseline_table(made), (0, 0, 1, 2), expand=False))
     if r.leases:
-        console.print(Padding(_machine_table(r), (0, 0, 1, 2), expand=False))
+        console.print(Padding(_machine_table(r, narrow=console.width < NARROW), (0, 0, 1, 2), expand=False))
         _strip(console, made)
-    console.print(_counts(r))
+    _line(console, _counts(r))
     if r.compressed:
-        console.print("  compressed time on the local cloud: nobody spent these dollars", style="dim")
-    console.print(f"  not included: {NOT_INCLUDED}", style="dim")
+        _line(console, "compressed time on the local cloud: nobody spent these dollars", style="dim")
+    _line(console, f"not included: {NOT_INCLUDED}", style="dim")
+
+
+def _line(console: Console, text: str, *, style: str = "") -> None:
+    """Two columns in, later lines too."""
+    console.print(Padding(Text(text, style=style), (0, 0, 0, 2), expand=False))
 
 
 def cost_line(r: Report) -> Text:
@@ -157,19 +164,21 @@ def _baseline_table(made: Account) -> Table:
     return table
 
 
-def _machine_table(r: Report) -> Table:
+def _machine_table(r: Report, *, narrow: bool) -> Table:
+    """``narrow``: the type stands below the place."""
     table = _table(
-        ("machine", "left"), ("type", "left"), ("market", "left"), ("paid for", "right"),
-        ("mean price", "right"), ("cost", "right"), ("end", "left"),
+        ("machine", "left"), *(() if narrow else (("type", "left"),)), ("market", "left"),
+        ("paid for", "right"), ("mean price", "right"), ("cost", "right"), ("end", "left"),
     )  # fmt: skip
+    table.columns[0].no_wrap = True
     for cost, total in zip(r.leases[:MOST_MACHINES], machine_amounts(r), strict=False):
         price = "free" if cost.free else rate(cost.usd_per_hour)
-        table.add_row(
-            cost.offer.place, cost.offer.instance_type, cost.offer.market.value, seconds(cost.billed_s),
-            price, total, ending(cost),
-        )  # fmt: skip
+        place, kind = cost.offer.place, cost.offer.instance_type
+        name = (f"{place.partition('/')[2]}\n  {kind}",) if narrow else (place, kind)
+        market = cost.offer.market.value
+        table.add_row(*name, market, seconds(cost.billed_s), price, total, ending(cost))
     if len(r.leases) > MOST_MACHINES:
-        table.add_row(f"and {len(r.leases) - MOST_MACHINES} more (--json, --html)", *[""] * 6)
+        table.add_row(f"and {len(r.leases) - MOST_MACHINES} more (--json, --html)", *[""] * 5)
     return table
 
 
@@ -192,24 +201,28 @@ def ending(cost: LeaseCost) -> str:
 def _strip(console: Console, made: Account) -> None:
     """One row per machine over the job's market time, one for its steps."""
     r = made.report
+    shown = r.leases[:MOST_MACHINES]
     start = min(r.started_s, *(cost.launched_s for cost in r.leases))
     end = max(start + 1e-9, *(cost.launched_s + cost.billed_s for cost in r.leases))
-    cell = (end - start) / STRIP
-    for cost in r.leases[:MOST_MACHINES]:
+    labels = [
+        f"  {c.offer.zone or c.offer.region} {'free' if c.free else rate(c.usd_per_hour)}" for c in shown
+    ]
+    width = max(20, min(STRIP, console.width - 2 - max(map(len, labels))))
+    cell = (end - start) / width
+    for cost, label in zip(shown, labels, strict=True):
         row = Text("  ")
-        for i in range(STRIP):
+        for i in range(width):
             at = start + (i + 0.5) * cell
             kind = next((s.kind for s in cost.spans if s.from_s <= at < s.to_s), None)
             row.append(MARKS[kind] if kind else " ", style=STYLES[kind] if kind else "")
         if cost.ended_s is not None and (cost.noticed or cost.cause == "interrupted"):
-            at_cell = min(STRIP - 1, max(0, int((cost.ended_s - start) / cell)))
+            at_cell = min(width - 1, max(0, int((cost.ended_s - start) / cell)))
             row = row[: at_cell + 2] + Text("✕", style="bold red") + row[at_cell + 3 :]
-        price = "free" if cost.free else rate(cost.usd_per_hour)
-        row.append(f"  {cost.offer.zone or cost.offer.region} {price}", style="dim")
+        row.append(label, style="dim")
         console.print(row, no_wrap=True, overflow="crop")
     steps = made.steps
     if steps and max(step for _at, step in steps) > 0:
-        console.print(_progress(steps, start, cell), no_wrap=True, overflow="crop")
+        console.print(_progress(steps, start, cell, width), no_wrap=True, overflow="crop")
     legend = Text("  ")
     for kind in KINDS:
         legend.append(f"{MARKS[kind]} ", style=STYLES[kind])
@@ -220,12 +233,12 @@ def _strip(console: Console, made: Account) -> None:
     console.print()
 
 
-def _progress(steps: Sequence[tuple[float, int]], start: float, cell: float) -> Text:
+def _progress(steps: Sequence[tuple[float, int]], start: float, cell: float, width: int) -> Text:
     """Height = the last step known at that time; a fall is work that had to be done again."""
     blocks = " ▁▂▃▄▅▆▇█"
     top = max(step for _at, step in steps)
     row = Text("  ")
-    for i in range(STRIP):
+    for i in range(width):
         known = [step for at, step in steps if at <= start + (i + 1) * cell]
         row.append(blocks[round((known[-1] if known else 0) / top * 8)], style="blue")
     row.append(f"  steps, to {top:,}", style="dim")
@@ -242,7 +255,7 @@ def _counts(r: Report) -> str:
         f"{count(len(r.leases), 'machine')}, {machine_hours}",
         "final step unknown" if r.final_step is None else f"final step {r.final_step:,}",
     ]
-    return "  " + " · ".join(parts)
+    return " · ".join(parts)
 
 
 def count(number: int, what: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -92,34 +93,37 @@ def _document(state: JobState, reading: Reading) -> dict[str, Any]:
 
 
 def _print(state: JobState, reading: Reading, problem: str | None, attended: bool) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from arylcloud.cli.money import spent
-    from arylcloud.cli.output import rate, seconds, stdout, usd
+    from arylcloud.cli.output import hanging, rate, seconds, stdout, usd
 
-    out = stdout()
+    def row(label: str, text: str) -> None:
+        sys.stdout.write(hanging(f"  {label:<10}{text}", 12, sys.stdout) + "\n")
+
     head = Text(state.spec.name, style="bold")
     head.append(f"  {state.job_id}", style="dim")
-    out.print(head)
+    stdout().print(head)
+    since = seconds(time.time() - state.phase_since_s)
     total = "?" if reading.total is None else f"{reading.total:,.0f}"
     done = "–" if reading.done is None else f"{reading.done:,}"
-    eta = "not known" if reading.eta_s is None else seconds(reading.eta_s)
-    grid = Table.grid(padding=(0, 2))
-    grid.add_row(
-        "  phase", f"{state.phase} for {seconds(time.time() - state.phase_since_s)}: {state.phase_text}"
-    )
-    grid.add_row("  progress", f"{done} of {total} {reading.unit}, attempt {state.attempt}, ETA {eta}")
-    grid.add_row("  cost", f"{usd(spent(state))} so far")
+    progress = f"{done} of {total} {reading.unit}, attempt {state.attempt}"
+    if problem is not None:
+        row("mailbox", f"{problem}: progress is that of the journal")
+    if state.phase.ended:
+        row("phase", f"{state.phase} {since} ago: {state.phase_text}")
+        row("progress", progress)
+        row("cost", usd(spent(state)))
+        return
+    row("phase", f"{state.phase} for {since}: {state.phase_text}")
+    row("progress", f"{progress}, ETA {'not known' if reading.eta_s is None else seconds(reading.eta_s)}")
+    row("cost", f"{usd(spent(state))} so far")
     for lease in state.open_leases:
         since = seconds(time.time() - lease.intended_at_s)
-        grid.add_row(
-            "  machine",
-            f"{lease.offer.key} {lease.phase} at {rate(lease.usd_per_hour)} for {since}"
-            f" ({lease.instance_id or 'no id yet'})",
+        price = rate(lease.usd_per_hour)
+        row(
+            "machine",
+            f"{lease.offer.key} {lease.phase} for {since} at {price} ({lease.instance_id or 'no id yet'})",
         )
-    if problem is not None:
-        grid.add_row("  mailbox", f"{problem}: progress is that of the journal")
     if not attended:
-        grid.add_row("  launcher", f"none at work here: `arylcloud resume {state.job_id}` starts one")
-    out.print(grid)
+        row("launcher", f"none at work here: `arylcloud resume {state.job_id}` starts one")

@@ -105,7 +105,7 @@ def _cheapest(report: Report, mine: Sequence[BaselineQuoted], quoted: Sequence[B
     seconds = _work_s(report, quoted) / quote.speed + around
     usd = _rate(quote.offer) * Fraction(seconds) / 3600
     how = "this run's waste included" if spot else "uninterrupted"
-    return usd, seconds / 3600, f"{quote.offer.key} at {quote.speed:.2g}× the speed, {how}"
+    return usd, seconds / 3600, f"{_words(quote.offer)} at {quote.speed:.2g}× the speed, {how}"
 
 
 def _fixed_zone(report: Report, mine: Sequence[BaselineQuoted], quoted: Sequence[BaselineQuoted]) -> _Answer:
@@ -121,7 +121,7 @@ def _fixed_zone(report: Report, mine: Sequence[BaselineQuoted], quoted: Sequence
         rate = float(_rate(quote.offer))
         prices, what = (PricePoint(from_s=start, usd_per_hour=rate),), "the price at submission"
     usd = integral_usd(prices, start, start + seconds / nodes) * nodes
-    return usd, seconds / 3600, f"{quote.offer.key} throughout, this run's waste included, at {what}"
+    return usd, seconds / 3600, f"{_words(quote.offer)} throughout, this run's waste included, at {what}"
 
 
 def _work_s(report: Report, quoted: Sequence[BaselineQuoted]) -> float:
@@ -186,3 +186,8 @@ def _nodes(report: Report) -> int:
         now += change
         most = max(most, now)
     return max(most, 1)
+
+
+def _words(offer: Offer) -> str:
+    """An offer in a sentence, which a narrow screen can break."""
+    return f"{offer.instance_type} {offer.market.replace('_', ' ')} in {offer.place}"
