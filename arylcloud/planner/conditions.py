@@ -52,6 +52,9 @@ class Point(NamedTuple):
     kind: ThroughputSource
     sources: tuple[str, ...]
     note: str
+    family: str = ""
+    """Where it comes from; empty for a user's own."""
+    submitters: int = 1
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -217,6 +220,8 @@ def _reduce(
         kind=centre.kind,
         sources=_sources(chosen),
         note="; ".join(notes),
+        family=_family(centre),
+        submitters=len(chosen),
     )
 
 

@@ -20,10 +20,11 @@ from arylcloud.core.errors import UsageError
 from arylcloud.core.job import ProfileRef, TransformerShape
 from arylcloud.core.units import RATE_UNITS
 from arylcloud.planner.conditions import Conditions
-from arylcloud.planner.ladder import Config, Estimate, Ladder, Refusal, Rung
+from arylcloud.planner.ladder import Estimate, Ladder, Refusal
 from arylcloud.planner.profile_files import precision_class
 from arylcloud.planner.profiles import Library, Measurement, Profile, Shape
 from arylcloud.planner.profiles import library as load_library
+from arylcloud.planner.same_gpu import Config, Rung
 
 __all__ = ["Config", "Estimate", "Refusal", "Rung", "estimate_configs", "estimate_profile"]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from arylcloud.core import gpus
 from arylcloud.core.errors import UsageError
@@ -21,19 +20,13 @@ from arylcloud.planner.conditions import (
     reference_seq_len,
 )
 from arylcloud.planner.profiles import Profile
+from arylcloud.planner.same_gpu import Config, Rung, SameGpu
 from arylcloud.planner.work_units import conversion
-
-Rung = Literal["exact", "scaled", "power_law", "flop_model"]
-_OfGpu = Mapping[tuple[int, int | None], Point]
-Config = tuple[str, int, int]
-"""(canonical GPU, GPUs per node, nodes)."""
 
 PEAK_EXPONENT: Final = 0.36
 BANDWIDTH_EXPONENT: Final = 0.50
 POWER_LAW_BAND: Final = (math.log(1.5), math.log(2.0))
 """(down, up) logarithms: [T/1.5, 2T]."""
-SAME_CODE: Final = math.log(2.0)
-"""Figures of two families further apart than this are of different code, not of the same workload."""
 _NEIGHBOURS: Final = 3
 
 
@@ -53,8 +46,8 @@ class Estimate:
 
     @property
     def rel_error(self) -> float:
-        """Half-width of the band relative to the estimate: high/estimate − 1."""
-        return self.high / self.throughput - 1
+        """The wider side of the band relative to the estimate: of high/estimate − 1 and 1 − low/estimate."""
+        return max(self.high / self.throughput - 1, 1 - self.low / self.throughput)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +69,7 @@ class Ladder:
         self.unit = profile.unit
         self.wanted = wanted
         self.points: Points = points(profile, wanted)
-        self.fixed_batch = profile.unit == "steps/s"
-        self._agreeing: dict[str, _OfGpu] = {}
-        self._same: dict[Config, tuple[Point, Rung] | None] = {}
+        self.same = SameGpu(self.points, unit=self.unit)
         self._near: dict[str, list[tuple[str, float, float]]] = {}
         self._efficiency: dict[Config, float] = {}
 
@@ -100,7 +91,7 @@ class Ladder:
         gpu, per_node, nodes = config
         if per_node < 1 or nodes < 1:
             raise UsageError(f"{per_node} GPUs on {nodes} nodes: both must be at least 1")
-        found = self._on_this_gpu(config) or self._from_other_gpus(config) or self._from_shape(config)
+        found = self.same.answer(config) or self._from_other_gpus(config) or self._from_shape(config)
         if found is None:
             return self._refuse(gpu, per_node)
         point, rung = found
@@ -117,69 +108,6 @@ class Ladder:
             note="; ".join(part for part in (point.note, note) if part),
         )
 
-    def _on_this_gpu(self, config: Config) -> tuple[Point, Rung] | None:
-        if config not in self._same:
-            self._same[config] = self._measured(config) if config[0] in self.points.first else None
-        return self._same[config]
-
-    def _measured(self, config: Config) -> tuple[Point, Rung]:
-        gpu, per_node, nodes = config
-        exact = _exactly(self._usable(gpu), per_node * nodes, nodes)
-        if exact is not None:
-            return exact, "exact"
-        scaled = self._scaled(config, self._usable(gpu))
-        other = _exactly(self.points.second[gpu], per_node * nodes, nodes)
-        if other is not None:
-            # measured, but with code so different that it says nothing beside the other GPUs' figures
-            note = f"{scaled.note}; set aside: {other.rate:.4g} {self.unit} with {other.framework}"
-            scaled = scaled._replace(note=note)
-        return scaled, "scaled"
-
-    def _usable(self, gpu: str) -> _OfGpu:
-        """The first family's points, and those of others that agree with them within a factor of two."""
-        if gpu not in self._agreeing:
-            first = self.points.first[gpu]
-            second = {
-                where: point
-                for where, point in self.points.second[gpu].items()
-                if abs(math.log(point.rate / self._scaled((gpu, *point.shape), first).rate)) <= SAME_CODE
-            }
-            self._agreeing[gpu] = {**second, **first} if second else first
-        return self._agreeing[gpu]
-
-    def _scaled(self, config: Config, usable: _OfGpu) -> Point:
-        gpu, per_node, nodes = config
-        known = [p for p in usable.values() if p.nodes is not None] or list(usable.values())
-        total = per_node * nodes
-        if nodes == 1:
-            below = max((p for p in known if p.nodes == 1 and p.gpus < total), default=None)
-            above = min((p for p in known if p.nodes == 1 and p.gpus > total), default=None)
-            if below is not None and above is not None and below.rate <= above.rate:
-                return _between(below, above, total)
-        base = min(
-            known,
-            key=lambda p: (
-                abs(math.log2(total / p.gpus)) + 1.25 * abs(math.log2(nodes / p.shape[1])),
-                p.gpus,
-            ),
-        )
-        s = scaling.step(
-            gpu,
-            base.shape,
-            (per_node, nodes),
-            fixed_batch=self.fixed_batch,
-            # published clusters have the network that their makers sell; a user's is as rented
-            start_network=scaling.Network.FAST if base.kind == "published" else None,
-        )
-        return base._replace(
-            gpus=total,
-            nodes=nodes,
-            rate=base.rate * s.factor,
-            log_down=math.hypot(base.log_down, s.log_down),
-            log_up=math.hypot(base.log_up, s.log_up),
-            note=f"scaled from {_where(base)}" + (f"; {base.note}" if base.note else ""),
-        )
-
     def _from_other_gpus(self, config: Config) -> tuple[Point, Rung] | None:
         gpu, per_node, nodes = config
         near = self._neighbours(gpu)
@@ -190,7 +118,7 @@ class Ladder:
         bases: list[Point] = []
         for other, log_ratio, weight in near:
             there = (other, per_node, nodes)
-            found = self._on_this_gpu(there)
+            found = self.same.answer(there)
             assert found is not None
             base = found[0]
             bases.append(base)
@@ -290,27 +218,3 @@ def _log_ratios(target: GpuSpec | None, known: GpuSpec | None, precision: str) -
     if new is None or old is None:
         return None
     return math.log(new / old), math.log(target.mem_bw_gbps / known.mem_bw_gbps)
-
-
-def _exactly(known: _OfGpu, total: int, nodes: int) -> Point | None:
-    return known.get((total, nodes)) or (known.get((total, None)) if nodes > 1 else None)
-
-
-def _between(below: Point, above: Point, total: int) -> Point:
-    """On the line through both in log–log; the wider of the two bands."""
-    w = math.log(total / below.gpus) / math.log(above.gpus / below.gpus)
-    return below._replace(
-        gpus=total,
-        rate=below.rate ** (1 - w) * above.rate**w,
-        log_down=max(below.log_down, above.log_down),
-        log_up=max(below.log_up, above.log_up),
-        sources=tuple(dict.fromkeys(below.sources + above.sources)),
-        note=f"between {_where(below)} and {_where(above)}",
-    )
-
-
-def _where(point: Point) -> str:
-    if point.nodes is None:
-        return f"{point.gpus} GPUs on several nodes"
-    machines = "" if point.nodes == 1 else f" on {point.nodes} nodes"
-    return f"{point.gpus} GPU{'s' if point.gpus > 1 else ''}{machines}"
