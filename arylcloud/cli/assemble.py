@@ -6,7 +6,6 @@ import os
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arylcloud.cli.settings import Folders, ensure
@@ -37,11 +36,19 @@ def store_root_uri(folders: Folders, asked: str | None = None) -> str:
 
 
 def open_root(uri: str) -> ObjectStore:
+    """For ``launch`` alone: a folder that is missing is made. Durable: what the journal is sure of
+    must not be gone from the mailbox after a power cut."""
     from arylcloud.checkpoint.store import open_store
 
-    if uri.startswith("file://"):
-        ensure(Path(uri.removeprefix("file://")))
-    return open_store(uri)
+    return open_store(uri, durable=True)
+
+
+def open_prefix(uri: str) -> ObjectStore:
+    """The prefix of a job that is there. Never made: an empty folder where a disk is not mounted would
+    be taken for a job without a history. Raises StoreError if it is missing."""
+    from arylcloud.checkpoint.store import open_store
+
+    return open_store(uri, create=False, durable=True)
 
 
 def prefix_uri(root_uri: str, job_id: str) -> str:
@@ -136,6 +143,11 @@ def build_launcher(
             env={"ARYL_GPUS": str(action.offer.gpu_count or 0)},
         )
 
+    def address() -> str | None:
+        secret = parts.store.get(mail.LAUNCHER_SECRETS_KEY)
+        what = mail.LAUNCHER_SECRETS_KEY
+        return None if secret is None else loads(mail.LauncherSecrets, secret, what=what).notify
+
     known = profiles(folders)  # once: they are asked again and again, and do not change while it runs
     clock = SystemClock()
     probe = from_environment()
@@ -150,7 +162,7 @@ def build_launcher(
         clock=clock,
         timing=timing,
         user_data=boot_stub,
-        notify=notifier(state.spec.notify, job_id),
+        notify=notifier(state.spec.notify, address, job_id),
         probe=probe,
     )
     return JobLauncher(

@@ -22,6 +22,7 @@ from arylcloud.cli.jobsections import (
     profile_of,
     read_objective,
 )
+from arylcloud.cli.notify import checked, shown
 from arylcloud.cli.yamltree import Section, Value, read_yaml
 from arylcloud.core import units
 from arylcloud.core.errors import UsageError
@@ -35,6 +36,8 @@ from arylcloud.core.job import (
     Work,
 )
 
+NOTIFY_ENV = "ARYL_NOTIFY"
+"""Where the address to notify is looked for, if not in a job file; no secret of a user's has this name."""
 MARKETS = ("auto", "spot", "on_demand")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESERVED_ENV = ("ARYL_", "SKYPILOT_", "MASTER_ADDR", "MASTER_PORT")
@@ -76,6 +79,8 @@ class _Draft:
 
     fields: dict[str, Any] = field(default_factory=dict)
     constraints: dict[str, float] = field(default_factory=dict)
+    notify: str | None = None
+    """The whole address; the spec shows its host alone."""
 
     def put(self, name: str, value: object) -> None:
         if value is not None:
@@ -93,7 +98,8 @@ def load_job(
     environ: Mapping[str, str] | None = None,
     need_secrets: bool = True,
 ) -> tuple[JobSpec, dict[str, str]]:
-    """The job that ``path`` and the flags describe, and the values of its secrets.
+    """The job that ``path`` and the flags describe, and the values of its secrets by name; the address
+    to notify is one of them, as ``ARYL_NOTIFY``.
 
     Secrets without a value come from ``environ``; with ``need_secrets`` False (``plan``) the missing
     ones are left out instead of refused. Raises UsageError, never anything else.
@@ -132,7 +138,8 @@ def load_job(
         constraints=Constraints(**draft.constraints),
         **draft.fields,
     )
-    return spec, {name: value for name, value in secrets.items() if value is not None}
+    values = {name: value for name, value in secrets.items() if value is not None}
+    return spec, values if draft.notify is None else {**values, NOTIFY_ENV: draft.notify}
 
 
 def read_secrets(spec: JobSpec, environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -141,7 +148,18 @@ def read_secrets(spec: JobSpec, environ: Mapping[str, str] | None = None) -> dic
     for name in spec.secret_names:
         if name not in env:
             raise UsageError(f"secret {name} is not set in your environment", hint=f"export {name}=…")
-    return {name: env[name] for name in spec.secret_names}
+    found = {name: env[name] for name in spec.secret_names}
+    if spec.notify is None:
+        return found
+    hint = f"export {NOTIFY_ENV}=… with the address of {spec.notify}"
+    if NOTIFY_ENV not in env:
+        raise UsageError(
+            f"the address to notify is a secret and not in your environment: {NOTIFY_ENV}", hint=hint
+        )
+    found[NOTIFY_ENV] = checked(env[NOTIFY_ENV], what=NOTIFY_ENV)
+    if shown(found[NOTIFY_ENV]) != spec.notify:
+        raise UsageError(f"{NOTIFY_ENV} is {shown(found[NOTIFY_ENV])}, the job's is {spec.notify}", hint=hint)
+    return found
 
 
 def _aryl_section(top: Section, path: Path) -> Section | None:
@@ -190,7 +208,9 @@ def _read_aryl(aryl: Section | None, draft: _Draft) -> None:
     if migrate := aryl.take("migrate"):
         draft.put("migrate", migrate_of(migrate))
     draft.put("unattended_s", aryl.get("unattended", units.parse_duration_s))
-    draft.put("notify", aryl.text("notify"))
+    if (notify := aryl.text("notify")) is not None:
+        draft.notify = checked(notify, what="aryl.notify")
+        draft.put("notify", shown(draft.notify))
     draft.put(
         "stop_signal", aryl.choice("stop_signal", ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP"))
     )

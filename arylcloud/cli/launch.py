@@ -141,6 +141,7 @@ def _submit(
 ) -> None:
     from arylcloud.agent.runtime import build_runtime
     from arylcloud.cli.assemble import new_writer_id, providers_for
+    from arylcloud.cli.jobfile import NOTIFY_ENV
     from arylcloud.cli.settings import ensure
     from arylcloud.core.clock import SystemClock
     from arylcloud.launcher.bundle import pack
@@ -155,7 +156,8 @@ def _submit(
     submission = Submission(
         job_id=job_id,
         spec=spec,
-        secrets=secrets,
+        secrets={name: value for name, value in secrets.items() if name != NOTIFY_ENV},
+        notify=secrets.get(NOTIFY_ENV),
         workdir=workdir,
         runtime=runtime,
         runtime_sha256=sha256,

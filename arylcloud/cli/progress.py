@@ -29,11 +29,12 @@ class Reading:
     """When the newest heartbeat was written."""
 
 
-def read_progress(store: ObjectStore, state: JobState) -> Reading:
-    """From rank 0's heartbeat; a missing or damaged one is "not known", never 0."""
+def read_progress(store: ObjectStore | None, state: JobState) -> Reading:
+    """From rank 0's heartbeat; a missing or damaged one, or a mailbox that is away (None), is "not
+    known", never 0."""
     beat = None
     epoch = next((e for e in reversed(state.epochs) if not e.drain), None)
-    if epoch is not None:
+    if epoch is not None and store is not None:
         beat = read_beat(store, epoch.members[0].lease_id)
     newest = state.lineage
     done = newest.step if newest is not None else None

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from arylcloud.core.ports import ObjectStore
+    from arylcloud.launcher.journal import Journal
+    from arylcloud.launcher.state import JobState
 
 app = typer.Typer(add_completion=False)
 
@@ -20,45 +25,99 @@ def resume(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document at the end.")] = False,
 ) -> int:
     """Go on from the last checkpoint. A job that runs without a launcher gets one again."""
-    from arylcloud.checkpoint.store import open_store
-    from arylcloud.cli.assemble import new_writer_id, open_journal
+    from arylcloud.cli.assemble import open_journal, open_prefix
     from arylcloud.cli.jobs import resolve_job
     from arylcloud.cli.launch import finish
     from arylcloud.cli.settings import folders
-    from arylcloud.core import protocol as mail
-    from arylcloud.core.codec import dumps
-    from arylcloud.core.errors import UsageError
-    from arylcloud.core.events import JobPhaseChanged
-    from arylcloud.core.phases import JobPhase
     from arylcloud.launcher.fold import replay
 
     places = folders()
     journal = open_journal(places)
     job_id = resolve_job(journal, job)
     state = replay(journal.records(job_id))
-    store = open_store(state.prefix_uri)
+    _refuse_succeeded(state)
+    store = open_prefix(state.prefix_uri)
+    if state.phase.ended:
+        with journal.claim(job_id):
+            begin_again(journal, job_id, store)
+    else:
+        give_secrets(store, state)
+    return finish(journal, store, job_id, places, detach=detach, as_json=json_)
+
+
+def begin_again(journal: Journal, job_id: str, store: ObjectStore) -> None:
+    """Journal that an ended job goes on; the caller has the claim. This home may know less than the
+    mailbox does: another one may have gone on with the job, or have finished it, meanwhile. Raises
+    ConflictError, UsageError, StoreError, having written nothing."""
+    from arylcloud.cli.assemble import new_writer_id
+    from arylcloud.core.events import JobPhaseChanged
+    from arylcloud.core.phases import JobPhase
+    from arylcloud.launcher.fold import replay
+    from arylcloud.launcher.holder import refuse_beside_another
+    from arylcloud.launcher.submit import put_secrets
+
+    journal.catch_up(job_id, store)
+    state = replay(journal.records(job_id))
+    _refuse_succeeded(state)
+    refuse_beside_another(store, state, journal.journal_id, time.time())
+    if not state.phase.ended:
+        give_secrets(store, state)
+        return
+    secrets, notify = _from_environment(state)
+    journal.append(
+        job_id,
+        at_s=time.time(),
+        writer=new_writer_id(),
+        event=JobPhaseChanged(phase=JobPhase.PENDING, code="resumed", text="resumed by the user"),
+        cause_id=None,
+        mirror=store,
+    )
+    put_secrets(store, secrets, notify)
+
+
+def give_secrets(store: ObjectStore, state: JobState) -> None:
+    """To a job that goes on and lacks them: its launch, or its resume, was cut short before it had
+    written them. One that has had machines since can do without, or says so itself."""
+    from arylcloud.core import protocol as mail
+    from arylcloud.launcher.submit import put_secrets
+
+    lacks = bool(state.spec.secret_names) and store.get(mail.SECRETS_KEY) is None
+    if not lacks and (state.spec.notify is None or store.get(mail.LAUNCHER_SECRETS_KEY) is not None):
+        return
+    secrets, notify = _from_environment(state)
+    put_secrets(store, secrets if lacks else {}, notify)
+
+
+def _refuse_succeeded(state: JobState) -> None:
+    from arylcloud.core.errors import UsageError
+    from arylcloud.core.phases import JobPhase
+
     if state.phase is JobPhase.SUCCEEDED:
         raise UsageError(
-            f"{job_id} has finished: there is nothing to resume", hint="`arylcloud launch` runs it anew"
+            f"{state.job_id} has finished: there is nothing to resume",
+            hint="`arylcloud launch` runs it anew",
         )
-    if state.phase.ended:
-        if state.spec.secret_names:
-            values = {name: os.environ[name] for name in state.spec.secret_names if name in os.environ}
-            missing = sorted(set(state.spec.secret_names) - set(values))
-            if missing:
-                raise UsageError(
-                    f"secrets are removed when a job ends; not in the environment: {', '.join(missing)}",
-                    hint=f"export {missing[0]}=… and resume again",
-                )
-            store.put(mail.SECRETS_KEY, dumps(values))
-        with journal.claim(job_id):
-            journal.catch_up(job_id, store)
-            journal.append(
-                job_id,
-                at_s=time.time(),
-                writer=new_writer_id(),
-                event=JobPhaseChanged(phase=JobPhase.PENDING, code="resumed", text="resumed by the user"),
-                cause_id=None,
-                mirror=store,
-            )
-    return finish(journal, store, job_id, places, detach=detach, as_json=json_)
+
+
+def _from_environment(state: JobState) -> tuple[dict[str, str], str | None]:
+    """Secrets are removed when a job ends. Without an address nobody is told, but the job can go on."""
+    from arylcloud.cli.jobfile import NOTIFY_ENV
+    from arylcloud.cli.notify import checked
+    from arylcloud.cli.output import note
+    from arylcloud.core.errors import UsageError
+
+    missing = sorted(name for name in state.spec.secret_names if name not in os.environ)
+    if missing:
+        raise UsageError(
+            f"secrets are removed when a job ends; not in the environment: {', '.join(missing)}",
+            hint=f"export {missing[0]}=… and resume again",
+        )
+    secrets = {name: os.environ[name] for name in state.spec.secret_names}
+    if state.spec.notify is None:
+        return secrets, None
+    notify = os.environ.get(NOTIFY_ENV)
+    if notify is None:
+        note(f"{state.spec.notify} will not be told: its address was removed with the job's secrets")
+        note(f"hint: export {NOTIFY_ENV}=… before `arylcloud resume` gives it again")
+        return secrets, None
+    return secrets, checked(notify, what=NOTIFY_ENV)

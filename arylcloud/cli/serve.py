@@ -12,10 +12,13 @@ import typer
 
 if TYPE_CHECKING:
     from arylcloud.cli.settings import Folders
+    from arylcloud.core.ports import ObjectStore
     from arylcloud.launcher.state import JobState
 
 app = typer.Typer(add_completion=False)
 log = logging.getLogger(__name__)
+SECRETS_S = 10.0
+"""How long a launcher waits for the secrets of a job that has just been submitted."""
 LOOK_S = 5.0
 """Between two looks at the journal for jobs without a launcher."""
 
@@ -68,6 +71,7 @@ def serve_one(job_id: str, places: Folders) -> JobState:
         while True:
             try:
                 store = open_prefix(state.prefix_uri)
+                _await_secrets(store, state)
                 providers = providers_for(clouds_of(state.spec), places)
                 parts = Parts(journal=journal, store=store, providers=providers)
                 launcher = build_launcher(job_id, state, parts, places)
@@ -77,6 +81,22 @@ def serve_one(job_id: str, places: Folders) -> JobState:
                 pause_s = min(2 * pause_s, 10.0)
             else:
                 return launcher.run()
+
+
+def _await_secrets(store: ObjectStore, state: JobState) -> None:
+    """They are written right after the job's first record. No machine is bought for a job that cannot
+    run without them. Raises UsageError, StoreError."""
+    from arylcloud.core.errors import UsageError
+    from arylcloud.core.protocol import SECRETS_KEY
+
+    deadline_s = time.monotonic() + SECRETS_S
+    while state.spec.secret_names and not state.leases and store.get(SECRETS_KEY) is None:
+        if time.monotonic() >= deadline_s:
+            raise UsageError(
+                f"{state.job_id} lacks its secrets: its launch was cut short",
+                hint=f"with them in your environment, `arylcloud resume {state.job_id}` gives them",
+            )
+        time.sleep(0.2)
 
 
 def _serve_all(places: Folders, *, as_json: bool) -> int:

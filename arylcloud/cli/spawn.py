@@ -26,8 +26,15 @@ def launcher_log(places: Folders, job_id: str) -> Path:
 def ensure_launcher(journal: Journal, job_id: str, places: Folders, *, wait_s: float = 10.0) -> bool:
     """Start one unless one is at work; returns whether one was started. Raises ConflictError if a
     launcher of another home has the job."""
+    return start_launcher(journal, job_id, places, wait_s=wait_s) is not None
+
+
+def start_launcher(
+    journal: Journal, job_id: str, places: Folders, *, wait_s: float = 10.0
+) -> subprocess.Popen[bytes] | None:
+    """The same for who keeps an eye on it: the process; None if one was at work already."""
     if journal.claimed(job_id):
-        return False
+        return None
     path = launcher_log(places, job_id)
     ensure(path.parent)
     try:
@@ -50,4 +57,4 @@ def ensure_launcher(journal: Journal, job_id: str, places: Folders, *, wait_s: f
         time.sleep(0.05)
     if process.poll() == ConflictError.exit_code and not journal.claimed(job_id):
         raise ConflictError(f"another launcher runs {job_id}; see {path}", hint=_HINT)
-    return True
+    return process

@@ -7,7 +7,8 @@ compare-and-swap. Layout under ``<store root>/jobs/<job_id>/``::
     journal/000000000001.json             each journal record, in order: the launchers' fence
     launcher.json                         LauncherBeat, overwritten
     workdir-<sha256>.tar.gz               the user's files
-    secrets.json                          removed at the end
+    secrets.json                          the processes'; removed at the end
+    launcher-secrets.json                 LauncherSecrets, removed at the end
     epochs/epoch-000001.json              EpochDoc: the machines' fence
     beats/<lease_id>.json                 Heartbeat, overwritten
     ends/e000001-r00.json                 EndDoc: how a rank's command ended
@@ -16,6 +17,7 @@ compare-and-swap. Layout under ``<store root>/jobs/<job_id>/``::
     logs/<stream>/00000001.log            segments; streams: boot-<lease_id>, e000001-r00
     ckpt/chunks/<aa>/<sha256>             content-addressed
     ckpt/manifests/e000001-000001.json    Manifest, written last: the commit
+    housekeeping/now                      empty, overwritten: what the store's clock says
 
 and beside the jobs, shared by all of them: ``<store root>/runtime/<sha256>.zip`` (our wheel, obstore).
 
@@ -35,6 +37,7 @@ from arylcloud.core.job import JobSpec
 JOB_KEY = "job.json"
 LAUNCHER_KEY = "launcher.json"
 SECRETS_KEY = "secrets.json"
+LAUNCHER_SECRETS_KEY = "launcher-secrets.json"
 JOURNAL_PREFIX = "journal/"
 EPOCHS_PREFIX = "epochs/"
 BEATS_PREFIX = "beats/"
@@ -44,6 +47,7 @@ EXEC_PREFIX = "exec/"
 LOGS_PREFIX = "logs/"
 CHUNKS_PREFIX = "ckpt/chunks/"
 MANIFESTS_PREFIX = "ckpt/manifests/"
+CLOCK_KEY = "housekeeping/now"
 
 
 def journal_key(seq: int) -> str:
@@ -114,6 +118,16 @@ class LauncherBeat:
     pid: int
     at_s: float
     """Wall seconds; agents count ``unattended`` from it."""
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LauncherSecrets:
+    """What a launcher needs and nobody may read elsewhere: kept out of specs, journals, events, logs."""
+
+    notify: str
+    """The whole address, which is a secret itself where a service puts its token there (the spec has
+    the host alone)."""
     schema_version: int = SCHEMA_VERSION
 
 

@@ -250,7 +250,7 @@ class Executor:
         """Before the record that ends the job: after it, nobody would come to do it."""
         self.probe("before secrets are removed")
         try:
-            self.store.delete([mail.SECRETS_KEY])
+            self.store.delete([mail.SECRETS_KEY, mail.LAUNCHER_SECRETS_KEY])
         except StoreError as error:
             log.warning("the secrets are not removed yet: %s", error.message)
         self.probe("after secrets are removed")

@@ -1,7 +1,7 @@
-"""A job comes into being: its files in the mailbox first, the journal's first record last.
+"""A job comes into being: its files in the mailbox first, then the journal's first record, then its secrets.
 
-A crash before that record leaves an unreferenced prefix and no job; after it, a job that any
-launcher can run.
+A crash before that record leaves an unreferenced prefix without a secret in it, and no job; after it, a job
+that any launcher can run once it has its secrets (``resume`` gives them).
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ class Submission:
     job_id: str
     spec: JobSpec
     secrets: dict[str, str]
+    """Of the processes, by name."""
+    notify: str | None = None
+    """The whole address, where somebody is to be told."""
     workdir: Archive | None
     runtime: Path
     """Zip of the machine side, see ``agent/runtime.py``."""
@@ -39,6 +42,14 @@ class Submission:
 def runtime_key(sha256: str) -> str:
     """Beside the jobs, at the store's root: shared by all jobs of one version."""
     return f"runtime/{sha256}.zip"
+
+
+def put_secrets(prefix: ObjectStore, secrets: dict[str, str], notify: str | None) -> None:
+    """Only where a job's journal leads to them: what no command finds, nobody ever removes."""
+    if secrets:
+        prefix.put(mail.SECRETS_KEY, dumps(secrets))
+    if notify is not None:
+        prefix.put(mail.LAUNCHER_SECRETS_KEY, dumps(mail.LauncherSecrets(notify=notify)))
 
 
 def submit(
@@ -60,9 +71,6 @@ def submit(
     if s.workdir is not None:
         prefix.create(f"workdir-{s.workdir.sha256}.tar.gz", s.workdir.data)
         probe("after workdir")
-    if s.secrets:
-        prefix.put(mail.SECRETS_KEY, dumps(s.secrets))
-        probe("after secrets")
     now_s = clock.now_s()
     document = mail.JobDoc(
         job_id=s.job_id,
@@ -93,6 +101,8 @@ def submit(
         mirror=prefix,
     )
     probe("after journal JobSubmitted")
+    put_secrets(prefix, s.secrets, s.notify)
+    probe("after secrets")
     for quote in s.quotes:
         journal.append(s.job_id, at_s=now_s, writer=writer, event=quote, cause_id="plan", mirror=prefix)
         probe("after journal BaselineQuoted")
