@@ -11,7 +11,7 @@ from typing import Any
 from arylcloud.checkpoint.chunks import MAX_CHUNK_BYTES, sha256, storable
 from arylcloud.core.codec import SCHEMA_VERSION, decode, dumps, encode, parse
 from arylcloud.core.errors import IntegrityError
-from arylcloud.core.ports import ObjectStore
+from arylcloud.core.ports import ObjectInfo, ObjectStore
 from arylcloud.core.protocol import MANIFESTS_PREFIX, FileEntry, Manifest
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -64,7 +64,12 @@ def read_manifest(store: ObjectStore, key: str, *, job_id: str | None = None) ->
 
 def list_manifests(store: ObjectStore, after: str = "") -> tuple[str, ...]:
     """Keys of all manifests greater than ``after``, by epoch, then number. Not read, not checked."""
-    return tuple(info.key for info in store.list(MANIFESTS_PREFIX, after=after) if _KEY.fullmatch(info.key))
+    return tuple(info.key for info in listed_manifests(store, after=after))
+
+
+def listed_manifests(store: ObjectStore, after: str = "") -> tuple[ObjectInfo, ...]:
+    """The same, as listed: with the store's own time of each."""
+    return tuple(info for info in store.list(MANIFESTS_PREFIX, after=after) if _KEY.fullmatch(info.key))
 
 
 def next_number(store: ObjectStore, epoch: int) -> int:

@@ -3,16 +3,20 @@
 Why a chunk that somebody needs is never deleted, although agents commit while this runs:
 
 1. chunks are listed *before* manifests: a manifest committed in between is seen, and kept;
-2. a chunk younger than ``grace_s`` is kept: it may belong to an upload whose manifest is still to come;
+2. a chunk younger than ``grace_s``, or than the newest manifest, is kept: it may belong to an upload whose
+   manifest is still to come, and the upload after a commit begins after it, however long it takes;
 3. an uploader skips a chunk only if it stands in the manifest that it committed last or restored
    (both kept: the newest, and a pin) and otherwise writes it again, which makes it young;
-4. an uploader that has rewritten an *old* chunk waits ``SETTLE_S`` and looks whether it is still there
-   before it commits; and here, each batch is decided afresh at most ``SETTLE_S / 2`` before it is
+4. before it commits, an uploader looks once more for every chunk that it names, and writes again what is
+   not there; after such a one, and after an *old* chunk that it has rewritten, it waits ``SETTLE_S`` and
+   looks again; and here, each batch is decided afresh at most ``SETTLE_S / 2`` before it is
    deleted: a look that is too old to know of the rewriting is not acted on;
 5. manifests go before chunks: a crash in between leaves chunks without a manifest, not the reverse.
 
-``grace_s`` must exceed twice the longest upload plus the clocks' difference between store and caller; what
-remains is a request to delete that a network holds back for longer than ``SETTLE_S / 2``.
+Ages are told by the store's own clock alone (``store_now_s``): a caller whose clock is wrong deletes
+nothing too early. The grace is ``grace_s`` or three times the longest time from saved to committed among
+the manifests, whichever is more. What remains is a request to delete that a network holds back for
+longer than ``SETTLE_S / 2``.
 """
 
 from __future__ import annotations
@@ -20,11 +24,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from arylcloud.checkpoint.manifest import list_manifests, parse_manifest
+from arylcloud.checkpoint.manifest import listed_manifests, parse_manifest
 from arylcloud.core.clock import Clock, SystemClock
 from arylcloud.core.errors import IntegrityError
 from arylcloud.core.ports import ObjectInfo, ObjectStore
-from arylcloud.core.protocol import CHUNKS_PREFIX, Manifest
+from arylcloud.core.protocol import CHUNKS_PREFIX, CLOCK_KEY, Manifest
 
 GRACE_S = 3600.0
 SETTLE_S = 10.0
@@ -49,10 +53,14 @@ def plan_prune(
     pins: Collection[str],
     now_s: float,
     grace_s: float = GRACE_S,
+    newest_s: float | None = None,
     rejected: Collection[str] = (),
     unreadable: Collection[str] = (),
 ) -> Prune:
     """Keep the last ``keep`` sound manifests (by epoch, then number) and every one in ``pins``.
+
+    ``now_s``, ``newest_s``: by the store's clock, as the chunks' ages are; the latter is when the newest
+    manifest was written (None: there is none).
 
     ``manifests``: by key; None = damaged: it can never be restored, so it counts for nothing and goes
     unless pinned. ``unreadable``: keys written by a newer arylcloud; what they name is unknown, so
@@ -74,11 +82,10 @@ def plan_prune(
         for file in manifest.files
         for chunk in file.chunks
     }
-    old = [
-        info
-        for info in chunks
-        if info.key.rpartition("/")[2] not in named and info.modified_s < now_s - grace_s
-    ]
+    before_s = now_s - _longest(manifests, grace_s)
+    if newest_s is not None:
+        before_s = min(before_s, newest_s)
+    old = [info for info in chunks if info.key.rpartition("/")[2] not in named and info.modified_s < before_s]
     return Prune(
         manifests=gone,
         chunks=tuple(info.key for info in old),
@@ -86,12 +93,23 @@ def plan_prune(
     )
 
 
+def _longest(manifests: Mapping[str, Manifest | None], grace_s: float) -> float:
+    """``grace_s``, or three times the longest that a commit has taken (each by one machine's clock)."""
+    took = (m.committed_at_s - m.saved_at_s for m in manifests.values() if m is not None)
+    return max([grace_s, *(3.0 * s for s in took)])
+
+
+def store_now_s(store: ObjectStore) -> float:
+    """The store's own time, from an object written just now. Raises StoreError."""
+    store.put(CLOCK_KEY, b"")
+    return next(info.modified_s for info in store.list(CLOCK_KEY))
+
+
 def prune(
     store: ObjectStore,
     *,
     keep: int,
     pins: Collection[str],
-    now_s: float,
     grace_s: float = GRACE_S,
     rejected: Collection[str] = (),
     clock: Clock | None = None,
@@ -100,15 +118,18 @@ def prune(
 
     ``pins``: at least the manifest that the newest epoch resumed from. Only whoever knows the lineage
     may call this: the launcher, or the agent of rank 0 of the newest epoch. ``clock`` measures how old a
-    look is. Raises StoreError.
+    look is, and nothing else. Raises StoreError.
     """
     watch = clock if clock is not None else SystemClock()
+    now_s = store_now_s(store)
     read: dict[str, Manifest | None] = {}
     unreadable: set[str] = set()
 
     def look(prefix: str) -> Prune:
         chunks = tuple(store.list(prefix))  # before the manifests: rule 1
-        _read_manifests(store, read, unreadable)
+        newest_s = _read_manifests(store, read, unreadable)
+        if newest_s is None:  # whatever there is belongs to the first upload, or to nobody: no hurry
+            newest_s = float("-inf")
         return plan_prune(
             read,
             chunks,
@@ -116,6 +137,7 @@ def prune(
             pins=pins,
             now_s=now_s,
             grace_s=grace_s,
+            newest_s=newest_s,
             rejected=rejected,
             unreadable=unreadable,
         )
@@ -137,9 +159,13 @@ def prune(
     )
 
 
-def _read_manifests(store: ObjectStore, read: dict[str, Manifest | None], unreadable: set[str]) -> None:
-    """Bring ``read`` up to date: what is listed now, each one parsed once."""
-    keys = list_manifests(store)
+def _read_manifests(
+    store: ObjectStore, read: dict[str, Manifest | None], unreadable: set[str]
+) -> float | None:
+    """Bring ``read`` up to date: what is listed now, each one parsed once. When the newest (by epoch, then
+    number) was written, by the store's clock; None = there is none."""
+    listed = listed_manifests(store)
+    keys = [info.key for info in listed]
     for key in set(read) - set(keys):
         del read[key]
     for key in keys:
@@ -151,3 +177,4 @@ def _read_manifests(store: ObjectStore, read: dict[str, Manifest | None], unread
             read[key] = None
             if error.code == "schema":
                 unreadable.add(key)
+    return listed[-1].modified_s if listed else None

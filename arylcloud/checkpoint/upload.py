@@ -110,7 +110,6 @@ class Uploader:
         self, files: tuple[SourceFile, ...], progress: Callable[[int], None] | None, clock: Clock
     ) -> tuple[FileEntry, ...]:
         listed = self._listed()
-        doomed = {d for d, info in listed.items() if info.modified_s < clock.now_s() - self._grace_s / 2}
         present = {d for d, size in self._vouched.items() if d in listed and listed[d].size == size}
         work = _Work(self._store, present, progress)
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="upload")
@@ -131,21 +130,28 @@ class Uploader:
         finally:
             pool.shutdown(cancel_futures=True)
             self.uploaded_bytes += work.uploaded_bytes
-        self._settle(work, {d: span for d, span in work.written.items() if d in doomed}, clock)
+        self._settle(work, listed, clock)
         return entries
 
     def _listed(self) -> dict[str, ObjectInfo]:
         return {info.key.rpartition("/")[2]: info for info in self._store.list(CHUNKS_PREFIX)}
 
-    def _settle(self, work: _Work, revived: dict[str, tuple[SourceFile, int, int]], clock: Clock) -> None:
-        """Chunks that were old when they were written again may be on the list of a pruner at work
-        just now: see it end, look, and write again what it took. Rare: content that comes back."""
-        while revived:
+    def _settle(self, work: _Work, before: dict[str, ObjectInfo], clock: Clock) -> None:
+        """See that every chunk is there, once more, and write again what is not: a pruner with a wrong
+        clock, or a person, may have taken it. Those, and chunks that were old when they were written
+        again, may be on the list of a pruner at work just now: see it end, and look again. Rare."""
+        listed = self._listed()
+        gone = work.sources.keys() - listed.keys()
+        # ages by the store's own clock: what we have just written says what time it is there
+        now_s = max((listed[d].modified_s for d in work.written & listed.keys()), default=0.0)
+        old = {d for d in work.written & before.keys() if before[d].modified_s < now_s - self._grace_s / 2}
+        unsure = gone | old
+        while unsure:
+            for digest in gone:
+                work.put(*work.sources[digest])
             clock.sleep_until(clock.now_s() + SETTLE_S)
-            listed = self._listed()
-            revived = {digest: span for digest, span in revived.items() if digest not in listed}
-            for file, offset, length in revived.values():
-                work.put(file, offset, length)
+            gone = unsure - self._listed().keys()
+            unsure = gone
 
     @staticmethod
     def _check_unchanged(directory: Path, before: tuple[SourceFile, ...]) -> None:
@@ -173,16 +179,19 @@ class _Work:
         self._progress = progress
         self._lock = threading.Lock()
         self.uploaded_bytes = 0
-        self.written: dict[str, tuple[SourceFile, int, int]] = {}
-        """By digest: where each chunk came from that this upload wrote."""
+        self.sources: dict[str, tuple[SourceFile, int, int]] = {}
+        """By digest: where each chunk comes from."""
+        self.written: set[str] = set()
+        """Digests of those that this upload wrote."""
 
     def chunk(self, file: SourceFile, offset: int, length: int) -> ChunkRef:
         digest, data = _read(file, offset, length)
         with self._lock:
             known = digest in self._done
             self._done.add(digest)  # the same chunk twice in one checkpoint travels once
+            self.sources.setdefault(digest, (file, offset, length))
             if not known:
-                self.written[digest] = (file, offset, length)
+                self.written.add(digest)
         if not known:
             self._write(digest, data)
         if self._progress is not None:

@@ -19,15 +19,17 @@ KEEP_AT_LEAST = 2
 class Housekeeper:
     store: ObjectStore
     every_s: float = 300.0
-    _last_s: float = 0.0
+    _last_s: float | None = None
     _seen: int = 0
 
     def tidy(self, state: JobState, now_s: float) -> None:
-        """At most every ``every_s``, and only if checkpoints have come since. A store that cannot be
-        reached is tried again next time."""
-        if now_s - self._last_s < self.every_s or len(state.checkpoints) == self._seen:
+        """At most every ``every_s``, not in the first such time of a launcher, and only if checkpoints have
+        come since. A store that cannot be reached is tried again next time."""
+        if self._last_s is None:
+            self._last_s = now_s
+        if abs(now_s - self._last_s) < self.every_s or len(state.checkpoints) == self._seen:
             return
-        self._last_s, self._seen = now_s, len(state.checkpoints)
+        self._last_s = now_s
         pins = {epoch.resume_from for epoch in state.epochs[-3:] if epoch.resume_from is not None}
         if state.lineage is not None:
             pins.add(state.lineage.manifest)
@@ -36,12 +38,12 @@ class Housekeeper:
                 self.store,
                 keep=max(KEEP_AT_LEAST, state.spec.checkpoint.keep),
                 pins=pins,
-                now_s=now_s,
                 rejected=state.rejected,
             )
         except StoreError as error:
             log.warning("old checkpoints are not removed yet: %s", error.message)
             return
+        self._seen = len(state.checkpoints)
         if gone.manifests or gone.chunks:
             log.info(
                 "removed %d old checkpoints and %d chunks (%d bytes)",

@@ -18,7 +18,7 @@ from arylcloud.checkpoint.chunks import sha256
 from arylcloud.checkpoint.manifest import manifest_bytes, seal
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.restore import list_manifests, read_manifest
-from arylcloud.checkpoint.retention import plan_prune, prune
+from arylcloud.checkpoint.retention import SETTLE_S, plan_prune, prune
 from arylcloud.checkpoint.upload import Uploader
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.errors import StoreError
@@ -115,14 +115,16 @@ def test_keeping_nothing_is_refused() -> None:
 
 
 def test_what_a_newer_writer_left_stays_with_its_chunks() -> None:
-    store = MemoryStore(clock=ManualClock(0.0))
+    clock = ManualClock(0.0)
+    store = MemoryStore(clock=clock)
     for digest in DIGESTS[:2]:
         store.put(chunk_key(digest), b"x")
     newer = seal(replace(manifest(1, 1, (DIGESTS[0],)), schema_version=7))
     store.create(newer.key, manifest_bytes(newer))
     mine = manifest(1, 2, (DIGESTS[1],))
     store.create(mine.key, manifest_bytes(mine))
-    plan = prune(store, keep=1, pins=(), now_s=1e6)
+    clock.at_s = 1e6
+    plan = prune(store, keep=1, pins=())
     assert plan.held_back is not None
     assert list_manifests(store) == (newer.key, mine.key)
     assert len(list(store.list(CHUNKS_PREFIX))) == 2
@@ -227,7 +229,7 @@ class Pruning(RuleBasedStateMachine):
             epoch=self.epoch,
             number=self.number,
             step=self.number,
-            saved_at_s=0.0,
+            saved_at_s=self.clock.now_s(),
             clock=self.clock,
         )
         self.committed.append(made.key)
@@ -259,7 +261,7 @@ class Pruning(RuleBasedStateMachine):
     @rule(keep=st.integers(1, 2))
     def prune(self, keep: int) -> None:
         pins = () if self.resumed is None else (self.resumed,)
-        prune(self.store, keep=keep, pins=pins, now_s=self.clock.now_s(), grace_s=GRACE, clock=self.clock)
+        prune(self.store, keep=keep, pins=pins, grace_s=GRACE, clock=self.clock)
 
     @rule(calls=st.integers(0, 12))
     def prune_and_crash(self, calls: int) -> None:
@@ -320,12 +322,12 @@ def test_old_content_that_comes_back_while_it_is_pruned_is_kept(
             epoch=1,
             number=number,
             step=number,
-            saved_at_s=0.0,
+            saved_at_s=clock.now_s(),
             clock=clock,
         )
 
     def tidy() -> None:
-        prune(store, keep=1, pins=(), now_s=clock.now_s(), grace_s=GRACE, clock=clock)
+        prune(store, keep=1, pins=(), grace_s=GRACE, clock=clock)
         clock.land()
 
     commit(1, "aaaa")
@@ -355,10 +357,132 @@ def test_old_content_that_comes_back_while_it_is_pruned_is_kept(
     (file,) = read_manifest(store, newest).files
     assert store.get(chunk_key(file.chunks[0].sha256)) == b"aaaa"
     # and what nobody needs is gone in the end
+    clock.at_s += 1
     commit(4, "cccc")
     clock.at_s += 2 * GRACE
-    prune(store, keep=1, pins=(), now_s=clock.now_s(), grace_s=GRACE, clock=clock)
+    prune(store, keep=1, pins=(), grace_s=GRACE, clock=clock)
     assert [info.key for info in store.list(CHUNKS_PREFIX)] == [chunk_key(sha256(b"cccc"))]
+
+
+def commit_one(
+    store: MemoryStore, uploader: Uploader, clock: ManualClock, folder: Path, number: int, blocks: str
+) -> str:
+    source = folder / f"step-{number}"
+    source.mkdir(exist_ok=True)
+    (source / "w").write_text(blocks)
+    return uploader.commit(
+        source,
+        job_id="j",
+        lease_id="l",
+        epoch=1,
+        number=number,
+        step=number,
+        saved_at_s=clock.now_s(),
+        clock=clock,
+    ).key
+
+
+def restorable(store: MemoryStore) -> None:
+    for key in list_manifests(store):
+        for file in read_manifest(store, key).files:
+            for chunk in file.chunks:
+                assert store.get(chunk_key(chunk.sha256)) is not None, f"{key} has lost a chunk"
+
+
+@pytest.mark.parametrize("ahead_s", [-1e6, 0.0, 2 * GRACE, 1e6])
+def test_ages_are_told_by_the_stores_clock(tmp_path: Path, ahead_s: float) -> None:
+    """A caller whose clock is wrong takes nothing of an upload under way, and still clears what is old."""
+    clock = ManualClock(5000.0)
+    store = MemoryStore(clock=clock)
+    uploader = Uploader(store, threads=1, chunk_bytes=4, grace_s=GRACE)
+    commit_one(store, uploader, clock, tmp_path, 1, "aaaa")
+    clock.at_s += 1
+    commit_one(store, uploader, clock, tmp_path, 2, "bbbb")
+    clock.at_s += 1
+    store.put(chunk_key(sha256(b"cccc")), b"cccc")  # of the third, whose manifest is still to come
+    wrong = ManualClock(clock.at_s + ahead_s)
+    assert prune(store, keep=1, pins=(), grace_s=GRACE, clock=wrong).chunks == ()
+    clock.at_s += 2 * GRACE
+    store.put(chunk_key(sha256(b"cccc")), b"cccc")
+    assert prune(store, keep=1, pins=(), grace_s=GRACE, clock=wrong).chunks == (chunk_key(sha256(b"aaaa")),)
+
+
+def test_an_upload_longer_than_any_grace_keeps_its_chunks(tmp_path: Path) -> None:
+    """Its first chunks are older than the grace when a launcher starts again and prunes: they are younger
+    than the newest manifest, and so may belong to the next one."""
+    clock = ManualClock(5000.0)
+    store = MemoryStore(clock=clock)
+    uploader = Uploader(store, threads=1, chunk_bytes=4, grace_s=GRACE)
+    commit_one(store, uploader, clock, tmp_path, 1, "aaaa")
+    clock.at_s += 2 * GRACE
+    commit_one(store, uploader, clock, tmp_path, 2, "bbbb")
+
+    class Slow(MemoryStore):
+        def put(self, key: str, data: bytes) -> None:
+            super().put(key, data)
+            if key.startswith(CHUNKS_PREFIX):
+                clock.at_s += 3 * GRACE
+                deleted.append(prune(self, keep=1, pins=(), grace_s=GRACE, clock=clock).chunks)
+
+    deleted: list[tuple[str, ...]] = []
+    slow = Slow(clock=clock)
+    slow._objects = store._objects
+    commit_one(slow, Uploader(slow, threads=1, chunk_bytes=4, grace_s=GRACE), clock, tmp_path, 3, "ccccdddd")
+    assert deleted == [(chunk_key(sha256(b"aaaa")),), ()]
+    restorable(slow)
+
+
+def test_the_grace_grows_with_the_measured_commits() -> None:
+    slow = seal(replace(manifest(1, 1, (DIGESTS[0],)), saved_at_s=0.0, committed_at_s=2 * GRACE))
+    chunk = ObjectInfo(key=chunk_key(DIGESTS[1]), size=1, modified_s=1000.0 - 5 * GRACE)
+    older = replace(chunk, modified_s=1000.0 - 7 * GRACE)
+
+    def gone(info: ObjectInfo) -> tuple[str, ...]:
+        plan = plan_prune({slow.key: slow}, [info], keep=1, pins=(), now_s=1000.0, grace_s=GRACE)
+        return plan.chunks
+
+    assert gone(chunk) == ()
+    assert gone(older) == (older.key,)
+
+
+def test_a_chunk_that_vanished_during_the_upload_is_written_again_before_the_manifest(tmp_path: Path) -> None:
+    """Whoever took it: the manifest never names what is not there. Vouched ones, too."""
+    clock = ManualClock(5000.0)
+
+    class Thief(MemoryStore):
+        taken = ""
+
+        def put(self, key: str, data: bytes) -> None:
+            super().put(key, data)
+            if data == b"bbbb" and self.taken:
+                self.delete([self.taken])
+                self.taken = ""
+
+    store = Thief(clock=clock)
+    uploader = Uploader(store, threads=1, chunk_bytes=4, grace_s=GRACE)
+    commit_one(store, uploader, clock, tmp_path, 1, "aaaa")
+    store.taken = chunk_key(sha256(b"aaaa"))
+    commit_one(store, uploader, clock, tmp_path, 2, "aaaabbbb")
+    restorable(store)
+    store.delete([chunk_key(sha256(b"bbbb"))])
+    store.taken = chunk_key(sha256(b"cccc"))
+    commit_one(store, uploader, clock, tmp_path, 3, "ccccbbbb")
+    restorable(store)
+
+
+@pytest.mark.parametrize("skew_s", [-1e6, 1e6])
+def test_an_uploaders_clock_does_not_decide_what_is_old(tmp_path: Path, skew_s: float) -> None:
+    """An old chunk that comes back is waited for although the machine's clock is wrong; none is without."""
+    store_clock = ManualClock(5000.0)
+    store = MemoryStore(clock=store_clock)
+    mine = ManualClock(5000.0 + skew_s)
+    commit_one(store, Uploader(store, threads=1, chunk_bytes=4, grace_s=GRACE), mine, tmp_path, 1, "aaaa")
+    begun_s = mine.at_s
+    commit_one(store, Uploader(store, threads=1, chunk_bytes=4, grace_s=GRACE), mine, tmp_path, 2, "aaaa")
+    assert mine.at_s == begun_s
+    store_clock.at_s += GRACE
+    commit_one(store, Uploader(store, threads=1, chunk_bytes=4, grace_s=GRACE), mine, tmp_path, 3, "aaaa")
+    assert mine.at_s == begun_s + SETTLE_S
 
 
 TestPruning = Pruning.TestCase
