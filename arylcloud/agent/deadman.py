@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 
-def until_s(
+UNHEARD = "nobody has renewed it"
+USED_UP = "the job's budget or max_runtime is used up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    at_s: float
+    """Wall seconds."""
+    why: str
+
+
+def limit(
     lease_until_s: float | None,
     *,
     launcher_heard_s: float | None,
     unattended_s: float,
-    first_started_s: float | None,
-    max_runtime_s: float | None,
-) -> float | None:
-    """Wall seconds; None = no limit is known.
+    hard_until_s: float | None,
+) -> Limit | None:
+    """The end of this machine's lease; None = no limit is known.
 
-    The lease as the launcher made it out, renewed by every sign of a launcher to ``unattended_s``
-    after it; never beyond ``max_runtime_s`` of running.
+    The lease as the launcher made it out, renewed by every sign of a launcher to ``unattended_s`` after
+    it; never beyond ``hard_until_s``, which the newest of those signs has named.
 
-    >>> limits = {"unattended_s": 600.0, "launcher_heard_s": 500.0}
-    >>> until_s(1000.0, first_started_s=None, max_runtime_s=None, **limits)
-    1100.0
-    >>> until_s(1000.0, first_started_s=100.0, max_runtime_s=300.0, **limits)
-    400.0
+    >>> heard = {"unattended_s": 600.0, "launcher_heard_s": 500.0}
+    >>> limit(1000.0, hard_until_s=None, **heard)
+    Limit(at_s=1100.0, why='nobody has renewed it')
+    >>> limit(1000.0, hard_until_s=400.0, **heard)
+    Limit(at_s=400.0, why="the job's budget or max_runtime is used up")
     """
-    found = lease_until_s
-    if launcher_heard_s is not None and found is not None:
-        found = max(found, launcher_heard_s + unattended_s)
-    if first_started_s is not None and max_runtime_s is not None:
-        cap_s = first_started_s + max_runtime_s
-        found = cap_s if found is None else min(found, cap_s)
-    return found
+    renewable_s = lease_until_s
+    if launcher_heard_s is not None and renewable_s is not None:
+        renewable_s = max(renewable_s, launcher_heard_s + unattended_s)
+    if hard_until_s is not None and (renewable_s is None or hard_until_s < renewable_s):
+        return Limit(at_s=hard_until_s, why=USED_UP)
+    return None if renewable_s is None else Limit(at_s=renewable_s, why=UNHEARD)

@@ -96,6 +96,8 @@ class Inputs:
     upload_s: float | None = None
     """Measured time of the last upload."""
     until_s: float | None = None
+    until_why: str = ""
+    """Which limit that is."""
     shutdown: str | None = None
     """The machine is being shut down from outside: why."""
     launcher_heard_s: float | None = None
@@ -275,7 +277,7 @@ def _dead_man(state: State, inputs: Inputs, now_s: float) -> State:
     if state.ending is not None:
         return state
     if inputs.until_s is not None and now_s >= inputs.until_s:
-        return replace(state, ending="this machine's lease has run out and nobody has renewed it")
+        return replace(state, ending=f"this machine's lease has run out: {inputs.until_why}")
     if inputs.shutdown is not None:
         return replace(state, ending=inputs.shutdown)
     if state.idle_since_s is None or inputs.launcher_heard_s is None:

@@ -20,7 +20,7 @@ from arylcloud.agent.boot import Boot, Booted
 from arylcloud.agent.config import Config
 from arylcloud.agent.execs import Execs, Place
 from arylcloud.agent.lifeline import MARGIN_S, Lifeline
-from arylcloud.agent.mailbox import Mailbox
+from arylcloud.agent.mailbox import Mailbox, Seen
 from arylcloud.agent.reports import Reporter
 from arylcloud.agent.restoring import Restorer
 from arylcloud.agent.shipper import Shipper, one_line
@@ -170,6 +170,7 @@ class Agent:
         heard_s = max(self._begun_s, seen.launcher_heard_s or 0.0)
         answers = seen.answered_s is not None and now_s - seen.answered_s < MAILBOX_SILENT_S
         sync = self.sync.status
+        limit = self._limit(booted, seen)
         return decide.Inputs(
             newest=seen.epoch,
             machine=booted.phase,
@@ -181,23 +182,19 @@ class Agent:
             reported_epoch=self.reporter.reported_epoch,
             grace_s=spec.grace_s if spec is not None else JobSpec(name="", run="").grace_s,
             upload_s=sync.upload_s,
-            until_s=self._until_s(booted, seen.launcher_heard_s),
+            until_s=limit.at_s if limit is not None else None,
+            until_why=limit.why if limit is not None else "",
             shutdown=self.shutdown,
             launcher_heard_s=heard_s if answers and not self.reporter.pending else None,
             linger_s=self.config.linger_s,
         )
 
-    def _until_s(self, booted: Booted, launcher_heard_s: float | None) -> float | None:
-        job = booted.job
-        limit_s = job.spec.constraints.max_runtime_s if job is not None else None
-        if job is not None and limit_s is not None:
-            limit_s /= job.market_scale  # a limit of the market's time; this is wall time
-        return deadman.until_s(
+    def _limit(self, booted: Booted, seen: Seen) -> deadman.Limit | None:
+        return deadman.limit(
             self.config.until_s,
-            launcher_heard_s=launcher_heard_s,
-            unattended_s=job.spec.unattended_s if job is not None else 0.0,
-            first_started_s=self.slot.first_started_s,
-            max_runtime_s=limit_s,
+            launcher_heard_s=seen.launcher_heard_s,
+            unattended_s=booted.job.spec.unattended_s if booted.job is not None else 0.0,
+            hard_until_s=seen.hard_until_s,
         )
 
     def _heartbeat(self, booted: Booted, inputs: decide.Inputs) -> Heartbeat:

@@ -24,6 +24,8 @@ class Seen:
     """The newest."""
     launcher_heard_s: float | None = None
     """By this machine's clock, of the last sign of a launcher: two clocks need not agree."""
+    hard_until_s: float | None = None
+    """The newest that a launcher has named (see ``LauncherBeat``)."""
     answered_s: float | None = None
     """When the mailbox last answered; None = never yet."""
     problem: str | None = None
@@ -48,6 +50,7 @@ class Mailbox(threading.Thread):
         self._next = 0
         self._launcher_read_s = float("-inf")
         self._launcher_at_s: float | None = None
+        self._hard_until_s: float | None = None
 
     @property
     def seen(self) -> Seen:
@@ -92,6 +95,7 @@ class Mailbox(threading.Thread):
             self._seen = Seen(
                 epoch=newest_doc or self._seen.epoch,
                 launcher_heard_s=heard_s if heard_s is not None else self._seen.launcher_heard_s,
+                hard_until_s=self._hard_until_s,
                 answered_s=now_s,
             )
 
@@ -115,10 +119,13 @@ class Mailbox(threading.Thread):
         if data is None:
             return None
         try:
-            at_s = loads(LauncherBeat, data, what=LAUNCHER_KEY).at_s
+            beat = loads(LauncherBeat, data, what=LAUNCHER_KEY)
         except IntegrityError as error:
             self._log(error.message)
             return None
+        at_s = beat.at_s
+        if beat.hard_until_s is not None:  # a budget does not go away because a price is not known just now
+            self._hard_until_s = beat.hard_until_s
         known, self._launcher_at_s = self._launcher_at_s, at_s
         if known is None:  # it may have been lying there for long
             return min(at_s, now_s)

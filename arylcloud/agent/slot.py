@@ -39,8 +39,6 @@ class Slot:
         self.ended: Outcome | None = None
         self.ended_s: float | None = None
         self.started_s: float | None = None
-        self.first_started_s: float | None = None
-        """Of the first command on this machine."""
         self.first_step_s: float | None = None
         self.progress = progress.Progress()
 
@@ -79,7 +77,6 @@ class Slot:
             self.failed = Outcome(epoch=epoch.number, problem=problem)
             return
         self.started_s = self._clock.now_s()
-        self.first_started_s = self.first_started_s or self.started_s
         self._log(f"epoch {epoch.number}: command started as rank {rank} of {len(epoch.members)}")
 
     def watch(self, run: Run, now_s: float) -> None:

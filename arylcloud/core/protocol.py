@@ -118,6 +118,9 @@ class LauncherBeat:
     pid: int
     at_s: float
     """Wall seconds; agents count ``unattended`` from it."""
+    hard_until_s: float | None = None
+    """Wall seconds at which the budget is spent, at the present price and number of machines, or
+    ``max_runtime`` used up: no renewal goes beyond it. None = no such limit, or not known at present."""
     schema_version: int = SCHEMA_VERSION
 
 

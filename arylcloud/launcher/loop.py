@@ -24,6 +24,8 @@ from arylcloud.launcher.fold import replay
 from arylcloud.launcher.holder import refuse_beside_another
 from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.journal import Journal
+from arylcloud.launcher.ledger import known_spent_usd
+from arylcloud.launcher.limits import burn_usd_per_hour, hard_until_s
 from arylcloud.launcher.observe import Observer
 from arylcloud.launcher.reconcile import reconcile
 from arylcloud.launcher.state import JobState
@@ -115,7 +117,7 @@ class JobLauncher:
             self.journal.check_fence(self.job_id, self.executor.store, self.executor.writer)
         except StoreError as error:
             log.warning("the mailbox cannot be read: %s", error.message)
-        self._beat()
+        self._beat(state)
         observed = self.observer.observe(state)
         state = self._price(state, observed)
         now_s = self.clock.now_s()
@@ -136,17 +138,27 @@ class JobLauncher:
                 state = self.executor.record_prices(state, lease.lease_id, until_s=now_market_s)
         return state
 
-    def _beat(self) -> None:
-        """Agents count ``unattended`` from it; ``adopt`` asks it whether somebody is at work."""
+    def _beat(self, state: JobState) -> None:
+        """Agents count ``unattended`` from it, and are told how long the limits last that nobody renews;
+        ``adopt`` asks it whether somebody is at work."""
         now_s = self.clock.now_s()
         if now_s - self._last_beat_s < 2.0:
             return
+        self._last_beat_s = now_s  # also of one that fails: an outage is no reason to try more often
         beat = mail.LauncherBeat(
-            launcher_id=self.executor.writer, host=socket.gethostname(), pid=os.getpid(), at_s=now_s
+            launcher_id=self.executor.writer,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            at_s=now_s,
+            hard_until_s=hard_until_s(
+                state,
+                now_s,
+                spent_usd=known_spent_usd(state, now_s),
+                usd_per_hour=burn_usd_per_hour(state),
+            ),
         )
         try:
             self.executor.store.put(mail.LAUNCHER_KEY, dumps(beat))
-            self._last_beat_s = now_s
         except StoreError as error:
             log.warning("the mailbox cannot be written: %s", error.message)
 

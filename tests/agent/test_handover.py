@@ -11,6 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from arylcloud.agent.mailbox import Mailbox
+from arylcloud.checkpoint.memory import MemoryStore
+from arylcloud.core.clock import ManualClock
 from arylcloud.core.codec import dumps
 from arylcloud.core.protocol import LAUNCHER_KEY, LauncherBeat, chunk_key
 
@@ -335,6 +338,51 @@ def test_a_launcher_renews_the_lease(job: Job) -> None:
     machine = job.machine(ARYL_UNTIL_S=str(until_s))
     job.open_epoch("lease-a")
     machine.until(lambda b: b.phase == "running" and b.at_s > until_s + 1.0)
+
+
+def test_no_renewal_goes_beyond_the_budget(job: Job) -> None:
+    """The launcher is heard, ``unattended`` is an hour: the hard limit that it named counts."""
+    job.submit(spec(LONG, unattended_s=3600.0))
+    now_s = time.time()
+    beat = LauncherBeat(launcher_id="x", host="h", pid=1, at_s=now_s, hard_until_s=now_s + 3.0)
+    job.store.put(LAUNCHER_KEY, dumps(beat))
+    machine = job.machine(ARYL_UNTIL_S=str(now_s + 3600.0))
+    job.open_epoch("lease-a")
+    assert machine.process is not None
+    assert machine.process.wait(20) == 0
+    stopped_at = int(job.log("e000001-r00").split("asked to stop at")[1])
+    assert job.manifests()[-1].step == stopped_at > 0
+    assert "budget or max_runtime is used up" in job.log("boot-lease-a")
+
+
+def test_each_beat_of_a_launcher_brings_the_hard_limit_up_to_date(job: Job) -> None:
+    """The price has fallen, a machine has gone: the budget lasts longer."""
+    job.submit(spec(LONG, unattended_s=3600.0))
+    hard_s = time.time() + 4.0
+
+    def say(until_s: float) -> None:
+        beat = LauncherBeat(launcher_id="x", host="h", pid=1, at_s=time.time(), hard_until_s=until_s)
+        job.store.put(LAUNCHER_KEY, dumps(beat))
+
+    say(hard_s)
+    machine = job.machine(ARYL_UNTIL_S=str(hard_s))
+    job.open_epoch("lease-a")
+    machine.phase("running")
+    say(hard_s + 3600.0)
+    machine.until(lambda b: b.phase == "running" and b.at_s > hard_s + 1.0)
+
+
+def test_a_beat_that_does_not_know_the_hard_limit_takes_nothing_back() -> None:
+    clock = ManualClock(1000.0)
+    store = MemoryStore(clock=clock)
+    mailbox = Mailbox(store, job_id="job-1", clock=clock, log=print)
+    for hard_s, expected_s in ((None, None), (5000.0, 5000.0), (None, 5000.0), (4000.0, 4000.0)):
+        clock.at_s += 10.0
+        beat = LauncherBeat(launcher_id="x", host="h", pid=1, at_s=clock.at_s, hard_until_s=hard_s)
+        store.put(LAUNCHER_KEY, dumps(beat))
+        mailbox.poll()
+        assert mailbox.seen.hard_until_s == expected_s
+        assert mailbox.seen.launcher_heard_s == clock.at_s
 
 
 def test_done_and_no_launcher_it_ends_itself(job: Job) -> None:

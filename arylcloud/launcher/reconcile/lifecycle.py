@@ -6,6 +6,7 @@ from typing import Final
 
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import EndCause, MachineState
+from arylcloud.launcher.limits import trained_market_s
 from arylcloud.launcher.offers import DETERMINISTIC
 from arylcloud.launcher.reconcile import migration
 from arylcloud.launcher.reconcile.draft import HEARD, Draft
@@ -87,18 +88,6 @@ def _limits(d: Draft) -> Cause | None:
     return None
 
 
-def trained_market_s(state: JobState, now_s: float) -> float:
-    """Market seconds of running, provisioning excluded: per epoch from the first start to the last stop."""
-    total_s = 0.0
-    for epoch in state.epochs:
-        trainings = [t for t in state.trainings if t.epoch == epoch.number]
-        if trainings:
-            start_s = min(t.started_at_s for t in trainings)
-            stop_s = max(now_s if t.stopped_at_s is None else t.stopped_at_s for t in trainings)
-            total_s += max(0.0, stop_s - start_s) * state.market_clock.scale
-    return total_s
-
-
 def _given_up(d: Draft) -> Cause | None:
     spec = d.state.spec
     if spec.recovery == "none" or spec.on_node_loss == "fail":
@@ -154,8 +143,20 @@ def wind_down(d: Draft) -> None:
     for lease in d.state.open_leases:
         if lease.phase is not LeasePhase.ENDING and lease.lease_id not in waiting_for:
             d.end(lease, d.state.phase_code, d.state.phase_text)
-    if not d.state.open_leases and all(m.state is MachineState.GONE for m in d.observed.machines):
+    if _nothing_left(d):
         _conclude(d)
+
+
+def _nothing_left(d: Draft) -> bool:
+    """Every cloud in which there may have been a machine of ours says that there is none any more. (One
+    that cannot be asked has said nothing. Where we may not even ask for a machine, there was none.)"""
+    touched = {
+        lease.offer.cloud
+        for lease in d.state.leases.values()
+        if not (lease.phase is LeasePhase.REFUSED and lease.cause in DETERMINISTIC)
+    }
+    gone = all(m.state is MachineState.GONE for m in d.observed.machines)
+    return not d.state.open_leases and touched <= d.observed.listed and gone
 
 
 def _conclude(d: Draft) -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import LeasePhase
+from arylcloud.launcher.limits import burn_usd_per_hour, hard_until_s
 from arylcloud.launcher.offers import acceptable, barred, why_none
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.state import Lease
 
 
 def repeat_intents(d: Draft) -> None:
-    """INTENDED without outcome: the launcher died between the two. The same token is asked again."""
+    """INTENDED without outcome: the launcher died between the two, or its cloud had no time for the call.
+    The same token is asked again."""
     if not d.observed.mailbox_ok:
         return
     for lease in d.state.open_leases:
-        fresh = lease.phase is LeasePhase.INTENDED and not lease.uncertain
-        if fresh and lease.lease_id not in d.asked():
+        if lease.phase is not LeasePhase.INTENDED or lease.lease_id in d.asked():
+            continue
+        throttled = lease.uncertain_kind == "throttled"
+        if not lease.uncertain or (throttled and barred(lease.offer, d.state.bars, d.now_market_s) is None):
             d.repeat_create(lease)
 
 
@@ -50,13 +54,13 @@ def fill(d: Draft) -> None:
 
 
 def lease_until_s(d: Draft, offer: Offer) -> float:
-    """How long a machine goes on if nobody renews it: ``unattended``, or until the budget is spent."""
+    """How long one more machine goes on if no launcher is ever heard: ``unattended``, or until the budget
+    or ``max_runtime`` is used up. (What a launcher renews, and what not, is told by its beats.)"""
     until_s = d.now_s + d.state.spec.unattended_s
-    budget, spent, price = d.state.spec.constraints.budget_usd, d.desired.spent_usd, offer.usd_per_hour
-    if budget is not None and spent is not None and price:
-        left_market_s = max(0.0, budget - spent) / (price * d.nodes) * 3600.0
-        until_s = min(until_s, d.state.market_clock.wall_s(d.now_market_s + left_market_s))
-    return until_s
+    price, burn = offer.usd_per_hour, burn_usd_per_hour(d.state)
+    rate = None if price is None or burn is None else max(price * d.nodes, burn + price)
+    hard_s = hard_until_s(d.state, d.now_s, spent_usd=d.desired.spent_usd, usd_per_hour=rate)
+    return until_s if hard_s is None else min(until_s, hard_s)
 
 
 def replaces_all(d: Draft) -> bool:

@@ -1,0 +1,52 @@
+"""When the limits that nobody renews are reached: the budget and ``max_runtime``. Pure.
+
+A machine's lease has two ends: a *renewable* one, ``unattended`` after the last sign of a launcher, and
+this *hard* one, which each launcher beat brings up to date; the earlier counts (``agent/deadman.py``).
+"""
+
+from __future__ import annotations
+
+from arylcloud.launcher.state import JobState
+
+
+def hard_until_s(
+    state: JobState, now_s: float, *, spent_usd: float | None, usd_per_hour: float | None
+) -> float | None:
+    """Wall seconds at which the budget or ``max_runtime`` is used up if the job goes on as it does now.
+
+    ``spent_usd``: so far; ``usd_per_hour``: of all its machines together (market hours). None = no such
+    limit is set, or what it depends on is not known.
+    """
+    limits = state.spec.constraints
+    left_market_s: list[float] = []
+    if limits.budget_usd is not None and spent_usd is not None and usd_per_hour:
+        left_market_s.append(max(0.0, limits.budget_usd - spent_usd) / usd_per_hour * 3600.0)
+    if limits.max_runtime_s is not None:
+        left_market_s.append(max(0.0, limits.max_runtime_s - trained_market_s(state, now_s)))
+    if not left_market_s:
+        return None
+    return now_s + min(left_market_s) / state.market_clock.scale
+
+
+def burn_usd_per_hour(state: JobState) -> float | None:
+    """What all machines together cost that may be paid for now: the price in force, of one that has none
+    yet its offer's. None = one is not known."""
+    total = 0.0
+    for lease in state.open_leases:
+        price = lease.usd_per_hour if lease.usd_per_hour is not None else lease.offer.usd_per_hour
+        if price is None:
+            return None
+        total += price
+    return total
+
+
+def trained_market_s(state: JobState, now_s: float) -> float:
+    """Market seconds of running, provisioning excluded: per epoch from the first start to the last stop."""
+    total_s = 0.0
+    for epoch in state.epochs:
+        trainings = [t for t in state.trainings if t.epoch == epoch.number]
+        if trainings:
+            start_s = min(t.started_at_s for t in trainings)
+            stop_s = max(now_s if t.stopped_at_s is None else t.stopped_at_s for t in trainings)
+            total_s += max(0.0, stop_s - start_s) * state.market_clock.scale
+    return total_s
