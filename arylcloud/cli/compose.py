@@ -6,8 +6,11 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from arylcloud.cli.settings import Folders
     from arylcloud.core.job import JobSpec
+    from arylcloud.core.offer import Offer
     from arylcloud.core.plan import Plan
     from arylcloud.planner.profiles import Library
     from arylcloud.planner.upkeep import Assumptions
@@ -70,14 +73,24 @@ def profiles(folders: Folders) -> Library:
     return library(folders.user_profiles)
 
 
-def make_plan(spec: JobSpec, folders: Folders, *, limit: int = 20, known: Library | None = None) -> Plan:
+def make_plan(
+    spec: JobSpec,
+    folders: Folders,
+    *,
+    limit: int = 20,
+    known: Library | None = None,
+    quoted: Sequence[Offer] = (),
+) -> Plan:
     """What ``plan`` shows and ``launch`` does: one road to a plan. ``known``: the profiles, where they
-    have been read before (None: they are read)."""
+    have been read before (None: they are read). ``quoted``: offers newer than the catalogue's; one
+    without a price is not to be had."""
     from arylcloud.planner.single import plan_job
+    from arylcloud.pricing.table import from_offers, overlay
 
+    table = offer_table(spec, folders)
     return plan_job(
         spec,
-        offer_table(spec, folders),
+        overlay(table, from_offers(quoted)) if quoted else table,
         library=profiles(folders) if known is None else known,
         assumptions=assumptions(spec, folders),
         limit=limit,

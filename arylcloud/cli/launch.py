@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +13,15 @@ import typer
 if TYPE_CHECKING:
     from arylcloud.cli.interrupts import Interrupts
     from arylcloud.cli.settings import Folders
-    from arylcloud.core.job import JobSpec
+    from arylcloud.core.offer import Offer
     from arylcloud.core.plan import Candidate, Plan
     from arylcloud.core.ports import ObjectStore
     from arylcloud.launcher.journal import Journal
     from arylcloud.launcher.state import JobState
 
 app = typer.Typer(add_completion=False)
+BUSY_PAUSES_S = (0.5, 1.0, 2.0)
+"""Between the tries of a quote while the cloud says that it is asked too often."""
 
 
 @app.command()
@@ -47,21 +50,32 @@ def launch(
     from arylcloud.cli.interrupts import Interrupts
     from arylcloud.cli.launchview import show
     from arylcloud.cli.output import emit_json, hanging, note
+    from arylcloud.cli.requote import at_fixed_size, size_notes
     from arylcloud.cli.settings import folders
+    from arylcloud.cli.submission import submit_plan
     from arylcloud.core.tokens import new_job_id
 
     places = folders()
     journal = open_journal(places)  # first of all: what cannot be written down is not planned either
     plan, secrets = _plan(job, places, name=name, env=env, gpus=gpus, infra=infra, use_spot=use_spot)
     clouds = clouds_of(plan.job)
-    spec = dataclasses.replace(plan.job, resources=dataclasses.replace(plan.job.resources, clouds=clouds))
-    if not json_:
-        show(plan, places)
+
+    def present(chosen: Plan) -> None:
+        if not json_:
+            show(chosen, places)
+        for text in size_notes(chosen):
+            note(hanging(text, 2))
+        if not dryrun:
+            _confirm(chosen.chosen, yes)
+
+    present(plan)
+    plan = _settled(plan, places, present)
+    spec = at_fixed_size(plan, clouds)
     if dryrun:
         if json_:
-            emit_json({"job": spec, "chosen": plan.chosen, "launched": False})
+            notes = list(size_notes(plan))
+            emit_json({"job": spec, "chosen": plan.chosen, "notes": notes, "launched": False})
         return 0
-    _confirm(plan.chosen, yes)
 
     job_id = new_job_id(spec.name)
     root_uri = store_root_uri(places, store)
@@ -69,7 +83,7 @@ def launch(
     prefix = open_root(prefix_uri(root_uri, job_id))
     with Interrupts() as interrupts:
         try:
-            _submit(plan, spec, secrets, job_id, root=root, prefix=prefix, journal=journal, places=places)
+            submit_plan(plan, spec, secrets, job_id, root=root, prefix=prefix, journal=journal, places=places)
             if not json_ and not detach:
                 unattended = f"{spec.unattended_s / 3600:.0f} h"
                 text = (
@@ -114,6 +128,33 @@ def _plan(path: Path, places: Folders, **flags: Any) -> tuple[Plan, dict[str, st
     return make_plan(spec, places, limit=50), secrets
 
 
+def _settled(plan: Plan, places: Folders, present: Callable[[Plan], None]) -> Plan:
+    """The plan on prices as its clouds say them now. A cloud that is busy is asked a few times."""
+    from arylcloud.cli.assemble import ALL_OFFERS, clouds_of, providers_for
+    from arylcloud.cli.compose import make_plan
+    from arylcloud.cli.output import hanging, note
+    from arylcloud.cli.requote import settle
+    from arylcloud.core.errors import ThrottledError
+
+    providers = providers_for(clouds_of(plan.job), places)
+
+    def quote(offer: Offer) -> Offer:
+        for pause_s in BUSY_PAUSES_S:
+            try:
+                return providers[offer.cloud].quote(offer)
+            except ThrottledError:
+                time.sleep(pause_s)
+        return providers[offer.cloud].quote(offer)
+
+    return settle(
+        plan,
+        quote=quote,
+        replan=lambda quoted: make_plan(plan.job, places, limit=ALL_OFFERS, quoted=quoted),
+        ask=present,
+        say=lambda text: note(hanging(text, 2)),
+    )
+
+
 def _confirm(best: Candidate, yes: bool) -> None:
     from arylcloud.core.errors import Cancelled, UsageError
 
@@ -126,68 +167,6 @@ def _confirm(best: Candidate, yes: bool) -> None:
         )
     if not typer.confirm(f"Launch on {best.offer.market} in {best.offer.place}?", default=True, err=True):
         raise Cancelled("not launched")
-
-
-def _submit(
-    plan: Plan,
-    spec: JobSpec,
-    secrets: dict[str, str],
-    job_id: str,
-    *,
-    root: ObjectStore,
-    prefix: ObjectStore,
-    journal: Journal,
-    places: Folders,
-) -> None:
-    from arylcloud.agent.runtime import build_runtime
-    from arylcloud.cli.assemble import new_writer_id, providers_for
-    from arylcloud.cli.jobfile import NOTIFY_ENV
-    from arylcloud.cli.settings import ensure
-    from arylcloud.core.clock import SystemClock
-    from arylcloud.launcher.bundle import pack
-    from arylcloud.launcher.desire import quotes
-    from arylcloud.launcher.probe import from_environment
-    from arylcloud.launcher.submit import Submission, submit
-
-    cloud = spec.resources.clouds[0]
-    market_clock = providers_for([cloud], places)[cloud].capabilities().market_clock
-    runtime, sha256 = build_runtime(ensure(places.cache))
-    workdir = pack(Path(spec.workdir)) if spec.workdir is not None else None
-    submission = Submission(
-        job_id=job_id,
-        spec=spec,
-        secrets={name: value for name, value in secrets.items() if name != NOTIFY_ENV},
-        notify=secrets.get(NOTIFY_ENV),
-        workdir=workdir,
-        runtime=runtime,
-        runtime_sha256=sha256,
-        market_clock=market_clock,
-        quotes=quotes(plan, _on_demand(spec, places)),
-    )
-    probe = from_environment()
-    journal.probe = probe
-    submit(
-        submission,
-        root=root,
-        prefix=prefix,
-        journal=journal,
-        clock=SystemClock(),
-        writer=new_writer_id(),
-        probe=probe,
-    )
-
-
-def _on_demand(spec: JobSpec, places: Folders) -> Plan | None:
-    """The same job planned on demand only, for the report's comparison."""
-    from arylcloud.cli.compose import make_plan
-    from arylcloud.core.errors import InfeasibleError
-    from arylcloud.core.job import Constraints
-
-    free = dataclasses.replace(spec, market="on_demand", constraints=Constraints())
-    try:
-        return make_plan(free, places, limit=500)
-    except InfeasibleError:
-        return None
 
 
 def finish(

@@ -1,0 +1,105 @@
+"""Between the plan and the money: the chosen offer at its price now, and the size that the job starts at.
+
+A plan may be days old (``launch plan.json``) or a minute: what is confirmed is asked of the cloud once more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from arylcloud.core.errors import CapacityError, InfeasibleError
+
+if TYPE_CHECKING:
+    from arylcloud.core.job import JobSpec
+    from arylcloud.core.offer import Offer
+    from arylcloud.core.plan import Plan
+
+MOVED = 0.10
+"""A price that differs by more than this fraction is another plan: spot prices differ by less from one
+minute to the next, and a plan's own p90 is wider."""
+MOST_ROUNDS = 50
+"""Offers asked for one after the other: each round takes one off the list, or has a newer price of it."""
+
+
+def settle(
+    plan: Plan,
+    *,
+    quote: Callable[[Offer], Offer],
+    replan: Callable[[Sequence[Offer]], Plan],
+    ask: Callable[[Plan], None],
+    say: Callable[[str], None],
+) -> Plan:
+    """The plan whose chosen offer is to be had now, at a price within MOVED of the one that was confirmed.
+
+    ``replan`` plans the same job on the offers given over the catalogue's (without a price: not to be
+    had); ``ask`` confirms another plan than the one before, or raises. Raises CapacityError (exit 5)
+    when nothing is left, InfeasibleError when what is left misses a limit, and what ``quote`` raises.
+    """
+    found: dict[str, Offer] = {}
+    for _ in range(MOST_ROUNDS):
+        chosen = plan.chosen.offer
+        try:
+            now = quote(chosen)
+            problem = _problem(plan, now)
+        except CapacityError as error:
+            now = dataclasses.replace(chosen, usd_per_hour=None)
+            problem = f"{chosen.key} is not to be had now: {error.message}"
+        if problem is None:
+            return plan
+        say(problem)
+        found[chosen.key] = now
+        plan = _again(plan, tuple(found.values()), replan)
+        ask(plan)
+    raise CapacityError(
+        f"{MOST_ROUNDS} offers were asked for, and none held", hint="plan again when the market is calmer"
+    )
+
+
+def _again(plan: Plan, found: tuple[Offer, ...], replan: Callable[[Sequence[Offer]], Plan]) -> Plan:
+    gone = [offer.key for offer in found if offer.usd_per_hour is None]
+    try:
+        return replan(found)
+    except InfeasibleError as error:
+        if not gone:
+            raise
+        raise CapacityError(
+            f"nothing that {plan.job.name} may run on is to be had now: {', '.join(gone[:3])}"
+            + (f" and {len(gone) - 3} more" if len(gone) > 3 else ""),
+            hint="name more zones, regions or GPU types, or try again later",
+        ) from error
+
+
+def _problem(plan: Plan, now: Offer) -> str | None:
+    """Why the offer at its price now is not what was confirmed; None if it is."""
+    before, price = plan.chosen.offer.usd_per_hour, now.usd_per_hour
+    if price is None:
+        return f"{now.key} has no price now"
+    cap = plan.job.constraints.max_usd_per_hour
+    if before is not None and abs(price - before) <= MOVED * before and (cap is None or price <= cap):
+        return None
+    was = "an unknown price" if before is None else f"${before:,.4g}/h"
+    return f"{now.key} costs ${price:,.4g}/h now, not {was} as planned"
+
+
+def at_fixed_size(plan: Plan, clouds: tuple[str, ...]) -> JobSpec:
+    """What is submitted: the job at the number of machines that was confirmed, on clouds that can be
+    launched on. (A range left in it would be filled to its upper end, at a price nobody has seen.)"""
+    nodes = plan.chosen.nodes
+    resources = dataclasses.replace(plan.job.resources, clouds=clouds)
+    return dataclasses.replace(plan.job, resources=resources, nodes_min=nodes, nodes_max=nodes)
+
+
+def size_notes(plan: Plan) -> tuple[str, ...]:
+    """What of the job file's wishes about size this version does not do."""
+    job, nodes = plan.job, plan.chosen.nodes
+    found = []
+    if job.nodes_min != job.nodes_max:
+        found.append(
+            f"nodes: {job.nodes_min}..{job.nodes_max} were ranked; it runs on {nodes} throughout: "
+            "growing and shrinking while it runs is not built yet"
+        )
+    if job.on_node_loss == "shrink":
+        found.append("on_node_loss: shrink acts as replace, since the number of machines is fixed")
+    return tuple(found)

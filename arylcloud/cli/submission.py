@@ -1,0 +1,84 @@
+"""From a confirmed plan to a submitted job: what is packed, and what the report will compare with."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arylcloud.cli.settings import Folders
+    from arylcloud.core.job import JobSpec
+    from arylcloud.core.plan import Plan
+    from arylcloud.core.ports import ObjectStore
+    from arylcloud.launcher.journal import Journal
+
+
+def submit_plan(
+    plan: Plan,
+    spec: JobSpec,
+    secrets: dict[str, str],
+    job_id: str,
+    *,
+    root: ObjectStore,
+    prefix: ObjectStore,
+    journal: Journal,
+    places: Folders,
+) -> None:
+    """Pack what the machines need, and bring the job into being. Raises what ``submit`` and the cloud
+    raise; then there is no job."""
+    from arylcloud.agent.runtime import build_runtime
+    from arylcloud.cli.assemble import new_writer_id, providers_for
+    from arylcloud.cli.jobfile import NOTIFY_ENV
+    from arylcloud.cli.settings import ensure
+    from arylcloud.core.clock import SystemClock
+    from arylcloud.launcher.bundle import pack
+    from arylcloud.launcher.desire import quotes
+    from arylcloud.launcher.probe import from_environment
+    from arylcloud.launcher.submit import Submission, submit
+
+    cloud = spec.resources.clouds[0]
+    market_clock = providers_for([cloud], places)[cloud].capabilities().market_clock
+    runtime, sha256 = build_runtime(ensure(places.cache))
+    workdir = pack(Path(spec.workdir)) if spec.workdir is not None else None
+    submission = Submission(
+        job_id=job_id,
+        spec=spec,
+        secrets={name: value for name, value in secrets.items() if name != NOTIFY_ENV},
+        notify=secrets.get(NOTIFY_ENV),
+        workdir=workdir,
+        runtime=runtime,
+        runtime_sha256=sha256,
+        market_clock=market_clock,
+        quotes=quotes(_of_size(plan), _on_demand(spec, places)),
+    )
+    probe = from_environment()
+    journal.probe = probe
+    submit(
+        submission,
+        root=root,
+        prefix=prefix,
+        journal=journal,
+        clock=SystemClock(),
+        writer=new_writer_id(),
+        probe=probe,
+    )
+
+
+def _of_size(plan: Plan) -> Plan:
+    """Without the candidates of other sizes: the report compares the same number of machines."""
+    same = tuple(c for c in plan.candidates if c.nodes == plan.chosen.nodes)
+    return dataclasses.replace(plan, candidates=same)
+
+
+def _on_demand(spec: JobSpec, places: Folders) -> Plan | None:
+    """The same job planned on demand only, for the report's comparison."""
+    from arylcloud.cli.compose import make_plan
+    from arylcloud.core.errors import InfeasibleError
+    from arylcloud.core.job import Constraints
+
+    free = dataclasses.replace(spec, market="on_demand", constraints=Constraints())
+    try:
+        return make_plan(free, places, limit=500)
+    except InfeasibleError:
+        return None

@@ -1,0 +1,178 @@
+"""What is launched is what was confirmed: the price as it is now, the number of machines as it was shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.market import job, market, on_demand, spot
+from e2e.support import Home
+
+from arylcloud.cli.compose import make_plan
+from arylcloud.cli.jobfile import load_job
+from arylcloud.cli.requote import at_fixed_size, settle, size_notes
+from arylcloud.cli.settings import folders
+from arylcloud.core.errors import CapacityError, InfeasibleError
+from arylcloud.core.offer import Offer
+from arylcloud.core.plan import Plan
+from arylcloud.planner.single import plan_job
+from arylcloud.pricing.table import from_offers, overlay
+
+NewHome = Callable[..., Home]
+
+
+def planned(tmp_path: Path, **aryl: Any) -> Plan:
+    path = tmp_path / "job.yaml"
+    aryl = {"profile": {"T4:1": 1.0, "unit": "steps/s"}, "work": "36000 steps", **aryl}
+    path.write_text(json.dumps({"run": "true", "resources": {"accelerators": "T4:1"}, "aryl": aryl}))
+    return make_plan(load_job(path)[0], folders(), limit=50)
+
+
+class Desk:
+    """A cloud that answers quotes from a table of its own, and a planner on what it has said."""
+
+    def __init__(self, plan: Plan, prices: dict[str, float | None]) -> None:
+        self.first = plan
+        self.prices = prices
+        self.asked: list[Plan] = []
+        self.said: list[str] = []
+        self.quoted: list[str] = []
+
+    def quote(self, offer: Offer) -> Offer:
+        self.quoted.append(offer.key)
+        price = self.prices.get(offer.key, offer.usd_per_hour)
+        if price is None:
+            raise CapacityError("sold out")
+        return replace(offer, usd_per_hour=price)
+
+    def replan(self, quoted: Sequence[Offer]) -> Plan:
+        offers = from_offers([c.offer for c in self.first.candidates])
+        return plan_job(self.first.job, overlay(offers, from_offers(quoted)), limit=50)
+
+    def settle(self) -> Plan:
+        return settle(
+            self.first, quote=self.quote, replan=self.replan, ask=self.asked.append, say=self.said.append
+        )
+
+
+def test_a_price_that_holds_asks_nothing(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    price = plan.chosen.offer.usd_per_hour or 0.0
+    desk = Desk(plan, {plan.chosen.offer.key: price * 1.09})
+    assert desk.settle() is plan
+    assert (desk.asked, desk.said) == ([], [])
+
+
+@pytest.mark.parametrize("factor", [1.5, 0.5])
+def test_a_price_that_moved_is_said_and_asked_again(tmp_path: Path, factor: float) -> None:
+    plan = planned(tmp_path)
+    key, price = plan.chosen.offer.key, plan.chosen.offer.usd_per_hour or 0.0
+    desk = Desk(plan, {key: price * factor})
+    found = desk.settle()
+    assert len(desk.asked) == 1
+    assert "as planned" in desk.said[0]
+    if factor < 1:
+        assert found.chosen.offer.key == key
+        assert found.chosen.offer.usd_per_hour == price * factor
+    assert found.chosen.usd is not None
+
+
+def test_what_is_sold_out_is_not_launched(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    gone = [c.offer.key for c in plan.candidates[:3]]
+    desk = Desk(plan, dict.fromkeys(gone))
+    found = desk.settle()
+    assert found.chosen.offer.key not in gone
+    assert desk.quoted == [*gone, found.chosen.offer.key]
+    assert len(desk.asked) == 3
+
+
+def test_nothing_left_is_capacity(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    plan = replace(plan, candidates=plan.candidates[:4])
+    desk = Desk(plan, dict.fromkeys(c.offer.key for c in plan.candidates))
+    with pytest.raises(CapacityError, match="is to be had now"):
+        desk.settle()
+    assert len(desk.said) == 4
+
+
+def test_a_price_beyond_the_limit_is_infeasible(tmp_path: Path) -> None:
+    """Nothing is sold out: it costs too much, and the error is the planner's, with its way out."""
+    plan = planned(tmp_path, budget="$20")
+    plan = replace(plan, candidates=plan.candidates[:1])
+    desk = Desk(plan, {plan.chosen.offer.key: 500.0})
+    with pytest.raises(InfeasibleError):
+        desk.settle()
+
+
+def test_a_price_a_little_over_the_users_cap_is_no_launch(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    price = plan.chosen.offer.usd_per_hour or 0.0
+    capped = replace(plan.job, constraints=replace(plan.job.constraints, max_usd_per_hour=price * 1.01))
+    desk = Desk(replace(plan, job=capped), {plan.chosen.offer.key: price * 1.05})
+    found = desk.settle()
+    assert found.chosen.offer.key != plan.chosen.offer.key
+
+
+def test_a_market_that_never_holds_still_ends(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    desk = Desk(plan, {})
+    price = [1.0]
+
+    def quote(offer: Offer) -> Offer:
+        price[0] *= 1.2
+        return replace(offer, usd_per_hour=price[0])
+
+    desk.quote = quote  # type: ignore[method-assign]
+    with pytest.raises(CapacityError, match="none held"):
+        desk.settle()
+
+
+# ---------------------------------------------------------------- the size
+
+
+def test_the_size_that_was_confirmed_is_submitted(tmp_path: Path) -> None:
+    plan = planned(tmp_path, nodes="1..4", on_node_loss="shrink")
+    spec = at_fixed_size(plan, ("local",))
+    assert spec.nodes_min == spec.nodes_max == plan.chosen.nodes
+    first, second = size_notes(plan)
+    assert "1..4" in first
+    assert f"runs on {plan.chosen.nodes} " in first
+    assert "acts as replace" in second
+    assert size_notes(planned(tmp_path)) == ()
+
+
+# ---------------------------------------------------------------- with a cloud
+
+
+def test_a_range_buys_what_was_shown(new_home: NewHome) -> None:
+    home = new_home(market(spot("calm", 0.10)))
+    spec = job(steps=40, nodes="1..4", on_node_loss="shrink")
+    done = home.launch(spec, code=0)
+    (job_id,) = home.jobs()
+    state = home.state(job_id)
+    nodes = state.spec.nodes_max
+    assert state.spec.nodes_min == nodes
+    assert len([r for r in home.cloud_records() if r["kind"] == "launch"]) == nodes
+    assert f"it runs on {nodes} throughout" in " ".join(done.err.split())
+    assert "acts as replace" in " ".join(done.err.split())
+
+
+def test_the_next_best_is_launched_where_the_best_is_sold_out(new_home: NewHome) -> None:
+    home = new_home(market(spot("full", 0.05, capacity=0), spot("free", 0.10)))
+    job_id = home.submit(job(steps=10))
+    quoted = home.state(job_id).baselines
+    assert next(q for q in quoted if q.name == "fixed_zone").offer.region == "free"
+
+
+def test_nothing_to_be_had_is_exit_5(new_home: NewHome) -> None:
+    home = new_home(market(spot("full", 0.05, capacity=0), on_demand("fuller", 0.10, capacity=0)))
+    path = str(home.job_file(job(steps=10)))
+    done = home.cli("launch", path, "--infra", "local", "-y", "--json", code=5)
+    assert done.json["error"]["kind"] == "capacity"
+    assert home.jobs() == ()
+    assert home.cli("launch", path, "--infra", "local", "--dryrun", code=5).out == ""
