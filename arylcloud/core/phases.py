@@ -52,7 +52,7 @@ class LeasePhase(StrEnum):
     RELEASED = "released"
     """The cloud no longer lists it, or lists it as ended. Nothing is paid for it any more."""
     REFUSED = "refused"
-    """The cloud said no, and nothing came of it. Nothing was ever paid for it."""
+    """The cloud said no, and nothing has come of it: nothing is paid for it."""
 
     @property
     def closed(self) -> bool:
@@ -99,5 +99,5 @@ LEASE_TRANSITIONS: Final[dict[LeasePhase, frozenset[LeasePhase]]] = {
     ),
     LeasePhase.ENDING: frozenset({LeasePhase.RELEASED}),  # only when the cloud agrees
     LeasePhase.RELEASED: frozenset(),
-    LeasePhase.REFUSED: frozenset(),
+    LeasePhase.REFUSED: frozenset({LeasePhase.ENDING}),  # a machine came of it after all: billed, and ended
 }

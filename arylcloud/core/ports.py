@@ -121,8 +121,9 @@ class Provider(Protocol):
 
     def create(self, spec: MachineSpec) -> Machine:
         """Idempotent by ``spec.token``: asked twice, it answers with the first one's machine.
-        Raises CapacityError, QuotaError: nothing was created. Any other error: it may have
-        been; the caller finds out with ``list_machines``. Never retried inside."""
+        Raises CapacityError, QuotaError, AccessError: this call has created nothing (an earlier one
+        with the same token may have). Any other error: it may have; the caller finds out with
+        ``list_machines``. Never retried inside."""
         ...
 
     def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:

@@ -19,23 +19,28 @@ from arylcloud.core.errors import (
     CapacityError,
     CloudError,
     ConflictError,
+    InfeasibleError,
+    LocalStateError,
     QuotaError,
     StoreError,
-    ThrottledError,
+    UsageError,
 )
+from arylcloud.core.offer import Offer
 from arylcloud.core.phases import LeasePhase
 from arylcloud.core.ports import Billing, Machine, MachineSpec, MachineState, ObjectStore, Provider
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.fold import apply
 from arylcloud.launcher.journal import Journal
+from arylcloud.launcher.pricecap import max_usd_per_hour
 from arylcloud.launcher.probe import Probe, no_probe
 from arylcloud.launcher.reconcile import bar_for
 from arylcloud.launcher.state import JobState, Lease
 
 log = logging.getLogger(__name__)
 
-NOTHING_WAS_CREATED = (CapacityError, QuotaError, ThrottledError, AccessError)
-"""By the port's contract; any other error of ``create`` leaves it open."""
+NOTHING_WAS_CREATED = (CapacityError, QuotaError, AccessError, UsageError, InfeasibleError)
+"""By the port's contract (the last two: by our own checks), of the first call with a token. Any other
+error of ``create``, and any of a repeated call, leaves it open what there is now."""
 
 
 @dataclass(slots=True)
@@ -118,7 +123,8 @@ class Executor:
                 return self._notify(state, action)
 
     def _create(self, state: JobState, action: act.CreateLease) -> JobState:
-        if action.lease_id not in state.leases:
+        first = action.lease_id not in state.leases
+        if first:
             state = self.note(
                 state,
                 ev.LeaseIntended(
@@ -135,7 +141,6 @@ class Executor:
         else:  # intended before a crash, or before a mailbox that did not answer: it has it first
             self.journal.flush(state.job_id, self.store)
         provider = self.providers[action.offer.cloud]
-        limit = state.spec.constraints.max_usd_per_hour
         spec = MachineSpec(
             token=action.token,
             journal_id=state.journal_id,
@@ -144,7 +149,7 @@ class Executor:
             offer=action.offer,
             user_data=self.user_data(action),
             until_s=action.until_s,
-            max_usd_per_hour=limit,
+            max_usd_per_hour=max_usd_per_hour(state, action.offer),
             disk_gb=state.spec.resources.disk_gb,
             image=state.spec.resources.image,
         )
@@ -152,12 +157,12 @@ class Executor:
         self.probe("before create")
         try:
             machine = provider.create(spec)
-        except NOTHING_WAS_CREATED as error:
-            return self._refused(state, action, error)
-        except CloudError as error:
-            # it may have been created: nothing new for this slot until a list has told
-            uncertain = ev.CreateUncertain(lease_id=action.lease_id, kind=error.kind, message=error.message)
-            return self.note(state, uncertain, strict=False)
+        except LocalStateError:  # of our own disk
+            raise
+        except (CloudError, *NOTHING_WAS_CREATED) as error:
+            if first and isinstance(error, NOTHING_WAS_CREATED):
+                return self._refused(state, action, error)
+            return self._uncertain(state, action, error)
         self.probe("after create")
         billing = provider.capabilities().billing
         return self.note(state, created_event(action.lease_id, machine, billing), strict=False)
@@ -170,8 +175,18 @@ class Executor:
             ),
             strict=False,
         )
-        now_market = state.market_clock.market_s(self.clock.now_s())
-        bar = bar_for(error.kind, action.offer, now_market, self.timing)
+        return self._bar(state, action.offer, error.kind)
+
+    def _uncertain(self, state: JobState, action: act.CreateLease, error: ArylError) -> JobState:
+        """There may be a machine: nothing new for this slot until a list has told."""
+        uncertain = ev.CreateUncertain(lease_id=action.lease_id, kind=error.kind, message=error.message)
+        state = self.note(state, uncertain, strict=False)
+        if error.kind in ("capacity", "quota", "throttled"):  # what it says of the market holds
+            return self._bar(state, action.offer, error.kind)
+        return state
+
+    def _bar(self, state: JobState, offer: Offer, kind: str) -> JobState:
+        bar = bar_for(kind, offer, state.market_clock.market_s(self.clock.now_s()), self.timing)
         return state if bar is None else self.note(state, bar, strict=False)
 
     def _end(self, state: JobState, action: act.EndLease) -> JobState:
@@ -241,8 +256,12 @@ class Executor:
         self.probe("before notify")
         try:
             text, ok = self.notify(action.topic, action.text), True
-        except ArylError as error:
-            text, ok = error.message, False
+        except Exception as error:  # noqa: BLE001 - whatever a receiver does, what stands behind it goes on
+            text, ok = (
+                error.message if isinstance(error, ArylError) else f"{type(error).__name__}: {error}",
+                False,
+            )
+            log.warning("%s was not told: %s", action.topic, text)
         self.probe("after notify")
         return self.note(state, ev.Notified(topic=action.topic, ok=ok, text=text), strict=False)
 

@@ -118,7 +118,15 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
         case ev.LeaseRefused():
             return _lease(state, event.lease_id, at_s, LeasePhase.REFUSED, ended_at_s=at_s, cause=event.kind)
         case ev.CreateUncertain():
-            return _lease(state, event.lease_id, at_s, None, uncertain=True, uncertain_at_s=at_s)
+            return _lease(
+                state,
+                event.lease_id,
+                at_s,
+                None,
+                uncertain=True,
+                uncertain_at_s=at_s,
+                uncertain_kind=event.kind,
+            )
         case ev.LeasePhaseChanged():
             return _lease(state, event.lease_id, at_s, event.phase)
         case ev.LeasePriced():

@@ -43,6 +43,8 @@ class Lease:
     """A create failed without proof that nothing exists."""
     uncertain_at_s: float | None = None
     """Wall seconds of that failure: what it left behind may land for a while after it."""
+    uncertain_kind: str | None = None
+    """Of its error; ``throttled``: the same call is made again, with the same token."""
     created_at_s: float | None = None
     """Wall seconds at which the cloud's answer (or its list) was journaled."""
     notice_acts_at_s: float | None = None

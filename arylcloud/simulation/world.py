@@ -31,9 +31,12 @@ from arylcloud.core.ports import (
     PricePoint,
 )
 
-Trouble = Literal["none", "capacity", "quota", "throttled", "access", "lost_answer", "lost_call"]
+Trouble = Literal[
+    "none", "capacity", "quota", "throttled", "access", "lost_answer", "lost_call", "capacity_and_lands"
+]
 """What happens to one ``create``: ``lost_answer`` = it fails, and the machine comes all the same
-(after ``landing_s``); ``lost_call`` = it fails, and nothing comes."""
+(after ``landing_s``); ``lost_call`` = it fails, and nothing comes; ``capacity_and_lands`` = the cloud says
+that it has none, and makes one all the same."""
 
 
 @dataclass(slots=True)
@@ -79,6 +82,8 @@ class World:
     price_of: Callable[[Offer], float | None] = field(default=lambda offer: offer.usd_per_hour)
     """What a created machine really costs."""
     born: dict[str, WorldMachine] = field(default_factory=dict)
+    refuse_known_tokens: bool = False
+    """A repeated create meets the next trouble, too, instead of finding the first one's machine."""
     creates: int = 0
     """Calls of ``create``, refused ones included."""
 
@@ -150,7 +155,7 @@ class World:
             raise ThrottledError("request limit exceeded", code="RequestLimitExceeded")
         if trouble == "access":
             raise AccessError("not authorised to run instances", code="UnauthorizedOperation")
-        if first is not None:
+        if first is not None and not (self.refuse_known_tokens and trouble in ("capacity", "quota")):
             if trouble in ("lost_answer", "lost_call") or first.lands_at_s > now_s:
                 raise OtherCloudError("the answer was lost", code="RequestTimeout")
             return self._row(first)
@@ -161,7 +166,8 @@ class World:
         if trouble == "lost_call":
             raise OtherCloudError("the connection broke", code="ConnectionError")
         number = len(self.born) + 1
-        lands_at_s = now_s + (self.landing_s if trouble == "lost_answer" else 0.0)
+        late = trouble in ("lost_answer", "capacity_and_lands")
+        lands_at_s = now_s + (self.landing_s if late else 0.0)
         machine = WorldMachine(
             instance_id=f"i-{number:04d}",
             spec=spec,
@@ -174,6 +180,8 @@ class World:
         self.born[machine.instance_id] = machine
         if trouble == "lost_answer":
             raise OtherCloudError("the answer was lost", code="RequestTimeout")
+        if trouble == "capacity_and_lands":
+            raise CapacityError(f"no capacity for {spec.offer.key}", code="InsufficientInstanceCapacity")
         return self._row(machine)
 
     def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:

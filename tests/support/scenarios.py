@@ -506,7 +506,8 @@ def throttled_means_the_same_again_later(folder: Path) -> None:
     h = Harness(folder)
     h.world.troubles.append("throttled")
     finish(h)
-    assert [x.offer.key for x in h.state.leases.values()] == [OFFERS[0].key] * 2
+    assert [x.offer.key for x in h.state.leases.values()] == [OFFERS[0].key], "with the same token"
+    assert h.world.creates == 2
 
 
 def never_booted_is_replaced(folder: Path) -> None:

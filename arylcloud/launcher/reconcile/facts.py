@@ -46,11 +46,14 @@ def _requests(d: Draft) -> None:
 def _appeared(d: Draft) -> None:
     """A machine of ours that the journal has not recorded: a crash, a lost answer, a late landing."""
     for lease in tuple(d.state.leases.values()):
-        if lease.instance_id is not None or lease.phase is LeasePhase.REFUSED:
+        machine = d.machine(lease) if lease.instance_id is None else None
+        if machine is None:
             continue
-        machine = d.machine(lease)
-        if machine is not None:
-            d.note(_created(d, lease, machine), cause_id=f"list of {machine.cloud}")
+        d.note(_created(d, lease, machine), cause_id=f"list of {machine.cloud}")
+        if lease.phase is LeasePhase.REFUSED:  # its slot has gone to another: paid for until it is gone
+            why = f"its cloud had refused it ({lease.cause}), and made it all the same"
+            ending = ev.LeaseEnding(lease_id=lease.lease_id, code="landed_late", why=why)
+            d.note(ending, cause_id=f"list of {machine.cloud}")
 
 
 def _created(d: Draft, lease: Lease, machine: Machine) -> ev.LeaseCreated:

@@ -63,12 +63,15 @@ def sweep(d: Draft) -> None:
 
 
 def _uncertain(d: Draft, lease: Lease) -> None:
-    """Create had no answer. If it left a machine, the list shows it in time; else: elsewhere."""
+    """Create had no clear answer. If it left a machine, the list shows it in time; else: elsewhere.
+    (A throttled call is made again, until the cloud has time for it: ``slots.repeat_intents``.)"""
     if not lease.uncertain or lease.uncertain_at_s is None or not d.listed(lease):
+        return
+    if lease.uncertain_kind == "throttled":
         return
     if d.machine(lease) is None and d.now_s >= lease.uncertain_at_s + d.timing.landing_s:
         d.end(
-            lease, "create_uncertain", f"create had no answer, and nothing came in {d.timing.landing_s:.0f} s"
+            lease, "create_uncertain", f"create had no clear answer, and nothing came in {d.timing.landing_s:.0f} s"
         )
         bar = bar_for("other", lease.offer, d.now_market_s, d.timing)
         if bar is not None:
