@@ -17,8 +17,8 @@ from arylcloud.cli.interrupts import Interrupts
 from arylcloud.cli.output import colour, hanging, note, stderr, usd
 from arylcloud.cli.progress import Progress, read_progress
 from arylcloud.cli.settings import Folders
-from arylcloud.cli.spawn import ensure_launcher
-from arylcloud.core.errors import ConflictError, Interrupted
+from arylcloud.cli.spawn import ensure_launcher, last_words, launcher_log
+from arylcloud.core.errors import ArylError, ConflictError, Interrupted
 
 if TYPE_CHECKING:
     from arylcloud.core.ports import ObjectStore
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 POLL_S = 0.25
 RESTARTS = 20
+FRUITLESS = 3
+"""Restarts in a row that did not even get to a record."""
 
 
 def follow(
@@ -67,6 +69,8 @@ class _Watcher:
         self.interrupts = interrupts
         self.state: JobState | None = None
         self.restarts = 0
+        self.fruitless = 0
+        self.restarted_at_seq = 0
 
     def run(self) -> JobState | None:
         """None: a signal has come."""
@@ -117,11 +121,14 @@ class _Watcher:
         if not ensure_launcher(self.journal, self.job_id, self.places):
             return
         self.restarts += 1
-        note(f"the launcher had died; it has been started again (log: {self.places.state / 'launchers'})")
-        if self.restarts > RESTARTS:
-            raise Interrupted(
-                f"the launcher of {self.job_id} dies again and again",
-                hint=f"its log is in {self.places.state / 'launchers'}; machines go on meanwhile",
+        self.fruitless = self.fruitless + 1 if self.state.seq == self.restarted_at_seq else 1
+        self.restarted_at_seq = self.state.seq
+        log = launcher_log(self.places, self.job_id)
+        note(hanging(f"the launcher had died; it has been started again (its log: {log})", 2))
+        if self.restarts > RESTARTS or self.fruitless > FRUITLESS:
+            raise ArylError(
+                f"the launcher of {self.job_id} dies again and again: {last_words(log)}",
+                hint=f"machines go on; its log is {log}; `arylcloud resume {self.job_id}` tries again",
             )
 
 

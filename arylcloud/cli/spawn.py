@@ -23,6 +23,16 @@ def launcher_log(places: Folders, job_id: str) -> Path:
     return places.state / "launchers" / f"{job_id}.log"
 
 
+def last_words(log: Path) -> str:
+    """Why a launcher ended, by its log: its error, or its last line."""
+    try:
+        lines = [line for line in log.read_text(errors="replace").splitlines()[-50:] if line.strip()]
+    except OSError:
+        return "it left no log"
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return (errors or lines or ["it said nothing"])[-1][:200]
+
+
 def ensure_launcher(journal: Journal, job_id: str, places: Folders, *, wait_s: float = 10.0) -> bool:
     """Start one unless one is at work; returns whether one was started. Raises ConflictError if a
     launcher of another home has the job."""
