@@ -57,14 +57,15 @@ class JobLauncher:
     timing: act.Timing
     housekeeper: Housekeeper
     adopted: bool = False
-    _last_beat_s: float = 0.0
+    _last_beat_s: float | None = None
+    """Monotonic seconds."""
 
     def run(self) -> JobState:
         """Until the job has ended. Raises what is FATAL; everything else is logged and tried again:
         an error of ours never ends a workload."""
         state = self._start_patiently()
         while not state.phase.ended:
-            began_s = self.clock.now_s()
+            began_s = self.clock.monotonic_s()
             before = state.seq
             try:
                 state = self.tick(state)
@@ -77,19 +78,18 @@ class JobLauncher:
                 log.exception("tick failed by a bug of ours, trying again")
                 state = self.refold()
             pause_s = self.timing.tick_s if state.seq == before else self.timing.tick_s / 10
-            self.clock.sleep_until(began_s + pause_s)
+            self.clock.sleep(began_s + pause_s - self.clock.monotonic_s())
         self._finish(state)
         return state
 
     def _start_patiently(self) -> JobState:
         """A mailbox that is away for a while is no reason to die: machines may have to be ended."""
         while True:
-            began_s = self.clock.now_s()
             try:
                 return self.start()
             except StoreError as error:
                 log.warning("cannot start yet: %s", error.message)
-            self.clock.sleep_until(began_s + 5 * self.timing.tick_s)
+            self.clock.sleep(5 * self.timing.tick_s)
 
     def start(self) -> JobState:
         self.executor.probe("before catching up")
@@ -113,18 +113,22 @@ class JobLauncher:
         return replay(self.journal.records(self.job_id))
 
     def tick(self, state: JobState) -> JobState:
-        try:
-            self.journal.check_fence(self.job_id, self.executor.store, self.executor.writer)
-        except StoreError as error:
-            log.warning("the mailbox cannot be read: %s", error.message)
+        if not self.journal.path.exists():  # SQLite would go on writing to a file that nobody can see
+            raise LocalStateError(
+                f"{self.journal.path} has been removed while {self.job_id} runs",
+                hint=f"`arylcloud adopt {self.executor.store.uri}` takes the job over; its machines go on",
+            )
+        ours = self.executor.look_at_fence(self.job_id)
         self._beat(state)
         observed = self.observer.observe(state)
-        state = self._price(state, observed)
-        now_s = self.clock.now_s()
+        if ours:
+            state = self._price(state, observed)
+        now_s = self.executor.steady.now_s()
         desired = self.desire(state, observed, now_s)
         self.executor.checkpoint_interval_s = desired.checkpoint_interval_s
         state = self.executor.run(state, reconcile(state, observed, desired, now_s))
-        self.housekeeper.tidy(state, now_s)
+        if ours:
+            self.housekeeper.tidy(state, self.clock.monotonic_s())
         return state
 
     def _price(self, state: JobState, observed: act.Observed) -> JobState:
@@ -134,17 +138,17 @@ class JobLauncher:
             if lease is None or not lease.open or lease.launched_s is None or machine.usd_per_hour is None:
                 continue
             if lease.usd_per_hour != machine.usd_per_hour:
-                now_market_s = state.market_clock.market_s(self.clock.now_s())
+                now_market_s = state.market_clock.market_s(self.executor.steady.now_s())
                 state = self.executor.record_prices(state, lease.lease_id, until_s=now_market_s)
         return state
 
     def _beat(self, state: JobState) -> None:
         """Agents count ``unattended`` from it, and are told how long the limits last that nobody renews;
         ``adopt`` asks it whether somebody is at work."""
-        now_s = self.clock.now_s()
-        if now_s - self._last_beat_s < 2.0:
+        now_s, read_s = self.clock.now_s(), self.clock.monotonic_s()
+        if self._last_beat_s is not None and read_s - self._last_beat_s < 2.0:
             return
-        self._last_beat_s = now_s  # also of one that fails: an outage is no reason to try more often
+        self._last_beat_s = read_s  # also of one that fails: an outage is no reason to try more often
         beat = mail.LauncherBeat(
             launcher_id=self.executor.writer,
             host=socket.gethostname(),
@@ -167,19 +171,18 @@ class JobLauncher:
         home would run it again. Then secrets and beat go, and what killed writers have left."""
         self.executor.probe("before tidying")
         store = self.executor.store
-        now_s = self.clock.now_s()
-        give_up_s, pause_s = now_s + FINISH_S, 5 * self.timing.tick_s
+        give_up_s, pause_s = self.clock.monotonic_s() + FINISH_S, 5 * self.timing.tick_s
         while True:
             try:
                 self.journal.flush(state.job_id, store)
                 store.delete([mail.SECRETS_KEY, mail.LAUNCHER_SECRETS_KEY, mail.LAUNCHER_KEY])
-                sweep_partials(store, now_s=now_s, older_than_s=PARTIAL_S)
+                sweep_partials(store, now_s=self.clock.now_s(), older_than_s=PARTIAL_S)
                 break
             except StoreError as error:
                 log.warning("the job has ended, but its prefix could not be tidied: %s", error.message)
-            now_s = self.clock.now_s()
-            if now_s >= give_up_s:
+            left_s = give_up_s - self.clock.monotonic_s()
+            if left_s <= 0:
                 break
-            self.clock.sleep_until(min(now_s + pause_s, give_up_s))
+            self.clock.sleep(min(pause_s, left_s))
             pause_s = min(2 * pause_s, 30.0)
         self.executor.probe("after tidying")

@@ -253,3 +253,25 @@ def test_42_a_price_above_the_cap_is_never_paid(new_home: NewHome) -> None:
         assert lease.phase is LeasePhase.REFUSED or all(p.usd_per_hour <= 0.30 for p in lease.prices)
     refused = next(e for e in dear(home) if isinstance(e, ev.LeaseRefused))
     assert "the cap is $0.3/h" in refused.message
+
+
+# ---------------------------------------------------------------- a home that goes away
+
+
+def test_a_launcher_whose_journal_is_removed_ends_and_the_job_can_be_adopted(new_home: NewHome) -> None:
+    """It would write where nobody reads. The machine goes on; another home takes the job over."""
+    home = new_home(quiet())
+    job_id = home.submit(job(steps=300, step_s=0.02))
+    uri = home.state(job_id).prefix_uri
+    launcher = home.serve(job_id)
+    wait_for(lambda: home.state(job_id).checkpoints, "a checkpoint")
+    for path in home.state_dir.glob("journal.db*"):
+        path.unlink()
+    assert launcher.wait() == 2, launcher.err[-2000:]
+    assert "has been removed" in launcher.err
+    assert f"arylcloud adopt {uri}" in launcher.err
+    assert len(running(home)) == 1
+    other = new_home(cloud_of=home)
+    other.cli("adopt", uri, "--force", code=0)
+    settled(other, job_id)
+    assert len(other.state(job_id).leases) == 1
