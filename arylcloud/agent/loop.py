@@ -17,10 +17,11 @@ from typing import Protocol
 from arylcloud.agent import deadman, decide, execs, notice
 from arylcloud.agent.beats import Beats
 from arylcloud.agent.boot import Boot, Booted
-from arylcloud.agent.config import Config
+from arylcloud.agent.config import EC2_METADATA_URL, Config
 from arylcloud.agent.execs import Execs, Place
 from arylcloud.agent.lifeline import MARGIN_S, Lifeline
 from arylcloud.agent.mailbox import Mailbox, Seen
+from arylcloud.agent.renewal import Renewal
 from arylcloud.agent.reports import Reporter
 from arylcloud.agent.restoring import Restorer
 from arylcloud.agent.shipper import Shipper, one_line
@@ -83,6 +84,9 @@ class Agent:
         self.done = threading.Event()
         self.slot = Slot(config, self.shipper, clock=clock, log=self._log)
         self.lifeline = Lifeline(clock=clock, log=self._log)
+        self.renewal: Renewal | None = None
+        if config.metadata == "ec2" and config.metadata_url != EC2_METADATA_URL:  # a service of our own
+            self.renewal = Renewal(config.metadata_url, told_s=config.until_s, clock=clock, log=self._log)
         self._begun_s = clock.now_s()
         self._errors = 0
         self._error: str | None = None
@@ -113,6 +117,8 @@ class Agent:
             ask = make_ask(self.config.metadata_url, self.clock)
             poll_s = self.config.metadata_poll_s
             helpers.append(notice.Watcher(ask, poll_s=poll_s, on_notice=self._on_notice, on_error=self._log))
+        if self.renewal is not None:
+            helpers.append(self.renewal)
         for helper in helpers:
             helper.start()
         while not self.done.is_set():
@@ -142,6 +148,8 @@ class Agent:
             self.slot.watch(self.state.run, now_s)
         inputs = self._inputs(booted, now_s)
         self.lifeline.keep(_off_s(inputs))
+        if self.renewal is not None:  # while it saves at the end, the machine may take what saving may take
+            self.renewal.want(inputs.until_s if self.state.ending is None else _off_s(inputs))
         # several steps may follow from one another; each is asked for once
         for _ in range(8):
             before = self.state

@@ -27,7 +27,7 @@ UNKNOWN_TIME_S = 120.0
 """A notice without a time that can be read: what EC2 gives at best."""
 
 
-class _Service:
+class Service:
     """HTTP without a proxy: metadata is of this machine, whatever ``http_proxy`` says."""
 
     def __init__(self, url: str, timeout_s: float = 2.0) -> None:
@@ -36,28 +36,35 @@ class _Service:
         self._path = parts.path.rstrip("/")
         self._timeout_s = timeout_s
 
-    def call(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, bytes]:
+    def call(
+        self, method: str, path: str, headers: dict[str, str], body: bytes | None = None
+    ) -> tuple[int, bytes]:
         import http.client  # in the watcher's own thread: it is a tenth of the agent's start
 
         connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
         with contextlib.closing(connection):
-            connection.request(method, self._path + path, headers=headers)
+            connection.request(method, self._path + path, body=body, headers=headers)
             answer = connection.getresponse()
             return answer.status, answer.read(65536)
 
 
+def token_of(service: Service) -> str:
+    """IMDSv2's session token. Raises OSError."""
+    ttl = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_TTL_S)}
+    status, body = service.call("PUT", "/latest/api/token", ttl)
+    if status != 200:
+        raise OSError(f"the metadata service refuses a token: HTTP {status}")
+    return body.decode("ascii")
+
+
 def ec2(url: str, clock: Clock) -> Ask:
-    service = _Service(url)
+    service = Service(url)
     token: str | None = None
 
     def ask() -> Notice | None:
         nonlocal token
         if token is None:
-            ttl = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_TTL_S)}
-            status, body = service.call("PUT", "/latest/api/token", ttl)
-            if status != 200:
-                raise OSError(f"the metadata service refuses a token: HTTP {status}")
-            token = body.decode("ascii")
+            token = token_of(service)
         status, body = service.call(
             "GET", "/latest/meta-data/spot/instance-action", {"X-aws-ec2-metadata-token": token}
         )

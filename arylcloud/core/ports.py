@@ -75,6 +75,7 @@ class Machine:
     end_cause: EndCause | None = None
     address: str | None = None
     until_s: float | None = None
+    """Wall seconds: end of its lease, as renewed last where the cloud lets machines renew it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,6 +162,8 @@ class Metadata(ThreadingHTTPServer):
     daemon_threads = True
     at_s: float | None = None
     tokens = 0
+    until_s: float | None = None
+    """As the machine has renewed it."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -172,6 +174,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/latest/api/token" and ttl is not None and 1 <= int(ttl) <= 21600:
             self.server.tokens += 1
             self._say(200, b"token-%d" % self.server.tokens)
+        elif self.path == "/latest/arylcloud/until":
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            assert self.headers.get("X-aws-ec2-metadata-token") == f"token-{self.server.tokens}"
+            self.server.until_s = float(body)
+            self._say(200, b"")
         else:
             self._say(400, b"")
 
@@ -338,6 +345,29 @@ def test_a_launcher_renews_the_lease(job: Job) -> None:
     machine = job.machine(ARYL_UNTIL_S=str(until_s))
     job.open_epoch("lease-a")
     machine.until(lambda b: b.phase == "running" and b.at_s > until_s + 1.0)
+
+
+def test_its_cloud_hears_of_every_renewal_and_of_the_time_that_saving_takes(
+    job: Job, metadata: Metadata
+) -> None:
+    job.submit(spec("trap '' TERM; echo deaf; while :; do sleep 0.05; done", unattended_s=60.0, grace_s=4.0))
+    begun_s = time.time()
+
+    def heard(hard_s: float | None = None) -> None:
+        beat = LauncherBeat(launcher_id="x", host="h", pid=1, at_s=time.time(), hard_until_s=hard_s)
+        job.store.put(LAUNCHER_KEY, dumps(beat))
+
+    heard()
+    machine = job.machine(ARYL_UNTIL_S=str(begun_s + 2.0), **_env(metadata))
+    job.open_epoch("lease-a")
+    wait_for(lambda: (metadata.until_s or 0.0) >= begun_s + 60.0)
+    wait_for(lambda: "deaf" in job.log("e000001-r00"))
+    end_s = time.time() + 2.0
+    heard(end_s)  # nearer again
+    wait_for(lambda: (metadata.until_s or 0.0) == end_s)
+    # at the end it saves, for longer than the lease: not to be cut off there
+    machine.until(lambda b: b.phase == "saving")
+    wait_for(lambda: (metadata.until_s or 0.0) > end_s + 4.0 + 300.0)
 
 
 def test_no_renewal_goes_beyond_the_budget(job: Job) -> None:

@@ -17,6 +17,7 @@ from providers.localcloud import LocalCloud, a_market, an_offer, local_cloud
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.ports import Machine, MachineState
 from arylcloud.providers.local.metadata import Tokens
+from arylcloud.providers.registry import Adapter
 
 TTL = "X-aws-ec2-metadata-token-ttl-seconds"
 TOKEN = "X-aws-ec2-metadata-token"
@@ -181,3 +182,48 @@ def test_machines_have_addresses_of_their_own(cloud: LocalCloud) -> None:
     adapter = cloud.connect()
     urls = {url_of(cloud, adapter.create(cloud.spec(cloud.offer()))) for _ in range(5)}
     assert len(urls) == 5
+
+
+def now(adapter: Adapter, machine: Machine) -> Machine:
+    found = of(adapter, machine.instance_id, None)
+    assert found is not None
+    return found
+
+
+def renew(url: str, body: str, headers: dict[str, str]) -> int:
+    where = urlsplit(url)
+    connection = http.client.HTTPConnection(str(where.hostname), where.port, timeout=10)
+    try:
+        connection.request("PUT", "/latest/arylcloud/until", body=body.encode(), headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_a_machine_renews_its_own_lease_and_no_other(cloud: LocalCloud) -> None:
+    adapter = cloud.connect()
+    first = adapter.create(cloud.spec(cloud.offer()))
+    second = adapter.create(cloud.spec(cloud.offer()))
+    token, other = token_of(url_of(cloud, first)), token_of(url_of(cloud, second))
+    later_s = time.time() + 7200.0
+    assert renew(url_of(cloud, first), repr(later_s), token) == 200
+    assert now(adapter, first).until_s == later_s
+    assert now(adapter, second).until_s == second.until_s
+    for headers in ({}, other, {TOKEN: "0.0.0"}):
+        assert renew(url_of(cloud, first), repr(later_s + 1), headers) == 401
+    for body in ("", "nan", "inf", "tomorrow", "1" * 100, "{}"):
+        assert renew(url_of(cloud, first), body, token) == 400, body
+    assert now(adapter, first).until_s == later_s
+    cloud.kill()
+    assert now(cloud.connect(), first).until_s == later_s  # it was written down
+
+
+def test_a_lease_that_is_renewed_does_not_end(cloud: LocalCloud) -> None:
+    adapter = cloud.connect()
+    machines = [adapter.create(cloud.spec(cloud.offer(), until_s=time.time() + 2.0)) for _ in range(2)]
+    kept, left = machines
+    assert renew(url_of(cloud, kept), repr(time.time() + 3600.0), token_of(url_of(cloud, kept))) == 200
+    gone(adapter, left)  # its end is what the renewed one would have had, too
+    assert now(adapter, kept).state is not MachineState.GONE
+    assert renew(url_of(cloud, kept), repr(time.time() - 3600.0), token_of(url_of(cloud, kept))) == 200
+    gone(adapter, kept)

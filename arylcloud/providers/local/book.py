@@ -64,6 +64,13 @@ class Book:
                 usd_per_hour=step.usd_per_hour,
             )
 
+    def renew(self, instance_id: str, until_s: float) -> None:
+        """A machine says how long its lease lasts now. Raises LocalStateError."""
+        with self.lock:
+            instance = self.machines.by_id.get(instance_id)
+            if instance is not None and instance.live and instance.ending is None:
+                self.record("renewed", self.clock.now_s(), instance_id=instance_id, until_s=until_s)
+
     def t_s(self, wall_s: float) -> float:
         """Market seconds since the market's origin."""
         return self.market_clock.market_s(wall_s) - self.market_clock.origin_s

@@ -92,6 +92,7 @@ def _run(folder: Path, setting: str | None, idle_exit_s: float, clock: Clock) ->
 
     service = MetadataService(
         lookup=lookup,
+        renew=lambda instance_id, until_s: book.renew(instance_id, until_s),
         tokens=Tokens(metadata_key(folder), clock),
         own_addresses=sys.platform == "linux",
     )

@@ -30,7 +30,7 @@ class Instance:
     """The price in force at launch; later ones are ``price`` records of the offer."""
     max_usd_per_hour: float | None
     until_s: float
-    """Wall seconds."""
+    """Wall seconds; as the machine itself renewed it last."""
     address: str
     metadata_port: int
     python: str
@@ -117,6 +117,8 @@ class Machines:
                 self._change(record, pid=record["pid"], identity=record["identity"])
             case "price":
                 self._priced(record["offer"], record["t_s"])
+            case "renewed":
+                self._change(record, until_s=record["until_s"])
             case "notice":
                 self._change(record, notice_acts_wall_s=record["acts_at_s"])
             case "ending":

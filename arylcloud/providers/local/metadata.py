@@ -4,6 +4,9 @@
     GET /latest/meta-data/spot/instance-action   X-aws-ec2-metadata-token: …
         404 until there is a notice, then {"action":"terminate","time":"2026-11-30T12:00:00Z"}
 
+    PUT /latest/arylcloud/until   X-aws-ec2-metadata-token: …   body: wall seconds, as text
+        ours, not EC2's: the machine's lease lasts until then (``agent/renewal.py``)
+
 Without a valid token every GET is 401, as where version 1 is switched off. Each machine has a
 listener of its own (its address, or on systems with one loopback address its port), so a machine
 sees nobody's data but its own. Tokens are signed, not stored: they outlive the daemon.
@@ -15,6 +18,7 @@ import contextlib
 import hashlib
 import hmac
 import json
+import math
 import secrets
 import selectors
 import socket
@@ -26,13 +30,14 @@ from http.server import BaseHTTPRequestHandler
 from typing import Final
 
 from arylcloud.core.clock import Clock
-from arylcloud.core.errors import OtherCloudError
+from arylcloud.core.errors import LocalStateError, OtherCloudError
 from arylcloud.core.offer import Market as MarketKind
 from arylcloud.providers.local.machines import Instance
 
 TTL_HEADER: Final = "X-aws-ec2-metadata-token-ttl-seconds"
 TOKEN_HEADER: Final = "X-aws-ec2-metadata-token"  # noqa: S105 - a header's name
 MAX_TTL_S: Final = 21600
+UNTIL_PATH: Final = "/latest/arylcloud/until"
 _ROOT: Final = "/latest/meta-data"
 
 
@@ -83,9 +88,16 @@ class MetadataService:
     """Listeners of all machines, served by one thread and a short-lived one per connection."""
 
     def __init__(
-        self, *, lookup: Callable[[str], Instance | None], tokens: Tokens, own_addresses: bool
+        self,
+        *,
+        lookup: Callable[[str], Instance | None],
+        renew: Callable[[str, float], None],
+        tokens: Tokens,
+        own_addresses: bool,
     ) -> None:
+        """``renew(instance_id, until_s)`` raises LocalStateError when it cannot be written down."""
         self.lookup = lookup
+        self.renew = renew
         self.tokens = tokens
         self._own_addresses = own_addresses
         self._listeners: dict[str, socket.socket] = {}
@@ -182,6 +194,8 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(connection, peer, service)  # type: ignore[arg-type]  # it only keeps the last one
 
     def do_PUT(self) -> None:
+        if self.path == UNTIL_PATH:
+            return self._renew()
         if self.path != "/latest/api/token":
             return self._answer(HTTPStatus.NOT_FOUND)
         if self.headers.get("X-Forwarded-For") is not None:  # EC2's guard against open proxies
@@ -193,6 +207,24 @@ class _Handler(BaseHTTPRequestHandler):
             HTTPStatus.OK, self.service.tokens.issue(self.instance_id, int(text)), {TTL_HEADER: text}
         )
 
+    def _renew(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        text = self.rfile.read(min(length, 64)).decode("ascii", errors="replace") if length <= 64 else ""
+        self.close_connection = True
+        if not self.service.tokens.valid(self.instance_id, self.headers.get(TOKEN_HEADER, "")):
+            return self._answer(HTTPStatus.UNAUTHORIZED, read=False)
+        try:
+            until_s = float(text)
+        except ValueError:
+            until_s = math.nan
+        if not math.isfinite(until_s):
+            return self._answer(HTTPStatus.BAD_REQUEST, read=False)
+        try:
+            self.service.renew(self.instance_id, until_s)
+        except LocalStateError:
+            return self._answer(HTTPStatus.SERVICE_UNAVAILABLE, read=False)
+        return self._answer(HTTPStatus.OK, read=False)
+
     def do_GET(self) -> None:
         token = self.headers.get(TOKEN_HEADER, "")
         if not self.service.tokens.valid(self.instance_id, token):
@@ -201,10 +233,12 @@ class _Handler(BaseHTTPRequestHandler):
         body = None if instance is None else document(instance, self.path)
         return self._answer(HTTPStatus.NOT_FOUND) if body is None else self._answer(HTTPStatus.OK, body)
 
-    def _answer(self, status: HTTPStatus, body: str = "", headers: dict[str, str] | None = None) -> None:
+    def _answer(
+        self, status: HTTPStatus, body: str = "", headers: dict[str, str] | None = None, *, read: bool = True
+    ) -> None:
         data = body.encode() if body or status is HTTPStatus.OK else f"{status} {status.phrase}\n".encode()
         length = int(self.headers.get("Content-Length") or 0)
-        if length:  # what a PUT carries is of no interest, but must not be read as the next request
+        if length and read:  # what a PUT carries is of no interest, but must not be read as the next request
             self.rfile.read(min(length, 65536))
         self.send_response(status)
         self.send_header("Content-Type", "text/plain")
