@@ -147,9 +147,9 @@ def prune(
     deleted: list[str] = []
     freed = 0
     for folder in sorted({key[: len(CHUNKS_PREFIX) + 3] for key in first.chunks}):
-        begun_s = watch.now_s()
+        begun_s = watch.monotonic_s()
         again = look(folder)
-        if not 0 <= watch.now_s() - begun_s <= SETTLE_S / 2:
+        if not 0 <= watch.monotonic_s() - begun_s <= SETTLE_S / 2:
             continue  # rule 4; the next run finds them
         store.delete(again.chunks)
         deleted += again.chunks

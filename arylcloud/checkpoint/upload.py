@@ -149,7 +149,7 @@ class Uploader:
         while unsure:
             for digest in gone:
                 work.put(*work.sources[digest])
-            clock.sleep_until(clock.now_s() + SETTLE_S)
+            clock.sleep(SETTLE_S)
             gone = unsure - self._listed().keys()
             unsure = gone
 

@@ -118,8 +118,14 @@ class Observed:
     """Highest epoch document in the mailbox."""
     mailbox_ok: bool = True
     """False: the mailbox could not be read; beats and documents are then those of last time."""
-    unlisted_since_s: Mapping[str, float] = field(default_factory=dict)
-    """Clouds that cannot be asked: wall seconds since when (of the observer's start at the earliest)."""
+    unlisted_s: Mapping[str, float] = field(default_factory=dict)
+    """Clouds that cannot be asked: for how many seconds of this observer's own time."""
+    heard_s_ago: Mapping[str, float] = field(default_factory=dict)
+    """By lease: seconds of this observer's own time since its heartbeat last changed before our eyes (or
+    was read for the first time: it may have been lying there for long). No two machines' clocks are ever
+    compared; infinite for one that was SUSPECT already when we began to look."""
+    end_seen_s_ago: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    """By (epoch, rank): likewise, since its EndDoc was first seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from arylcloud.core import events as ev
 from arylcloud.core import protocol as mail
-from arylcloud.core.clock import Clock
+from arylcloud.core.clock import Clock, SlewedClock
 from arylcloud.core.codec import dumps
 from arylcloud.core.errors import (
     AccessError,
@@ -38,6 +38,8 @@ from arylcloud.launcher.state import JobState, Lease
 
 log = logging.getLogger(__name__)
 
+FENCE_FRESH_S = 5.0
+"""A look at the fence that is older (a slow cloud, a suspended laptop) says nothing about now."""
 NOTHING_WAS_CREATED = (CapacityError, QuotaError, AccessError, UsageError, InfeasibleError)
 """By the port's contract (the last two: by our own checks), of the first call with a token. Any other
 error of ``create``, and any of a repeated call, leaves it open what there is now."""
@@ -57,7 +59,15 @@ class Executor:
     """(topic, text) → what became of it; raises ArylError when it could not be sent."""
     checkpoint_interval_s: float | None = None
     probe: Probe = no_probe
+    steady: SlewedClock = field(init=False)
+    """What the journal's moments and all decisions are by: a wall clock that is set must not make an
+    interval of ours pass at once, nor stand still."""
     _last_end_s: dict[str, float] = field(default_factory=dict)
+    _fence: tuple[float, bool] | None = None
+    """The last look at it: monotonic seconds, and whether it could be read (it was ours then)."""
+
+    def __post_init__(self) -> None:
+        self.steady = SlewedClock(self.clock)
 
     # ------------------------------------------------------------ journal
 
@@ -69,7 +79,7 @@ class Executor:
         self.probe(f"before journal {kind}")
         record = self.journal.append(
             state.job_id,
-            at_s=self.clock.now_s(),
+            at_s=self.steady.now_s(),
             writer=self.writer,
             event=event,
             cause_id=cause,
@@ -79,11 +89,34 @@ class Executor:
         self.probe(f"after journal {kind}")
         return apply(state, record)
 
+    # ------------------------------------------------------------ fence
+
+    def look_at_fence(self, job_id: str) -> bool:
+        """Whether the job is known to be ours still; False = that cannot be read now. Once per tick.
+        Raises ConflictError where another launcher has taken it over."""
+        try:
+            self.journal.check_fence(job_id, self.store, self.writer)
+        except StoreError as error:
+            log.warning("only ends that are journaled go on: the fence cannot be read: %s", error.message)
+            self._fence = (self.clock.monotonic_s(), False)
+            return False
+        self._fence = (self.clock.monotonic_s(), True)
+        return True
+
+    def _is_ours(self, job_id: str) -> bool:
+        """By this tick's look, or by another one where that has grown old."""
+        if self._fence is not None and self.clock.monotonic_s() - self._fence[0] <= FENCE_FRESH_S:
+            return self._fence[1]
+        return self.look_at_fence(job_id)
+
     # ------------------------------------------------------------ actions
 
     def run(self, state: JobState, actions: tuple[act.Action, ...]) -> JobState:
+        """Without a look at the fence nothing new is begun, and nothing new journaled: what is decided
+        here may be about a job that has been another launcher's for hours."""
         for action in actions:
-            state = self.run_one(state, action)
+            if _journaled_end(state, action) or self._is_ours(state.job_id):
+                state = self.run_one(state, action)
         return state
 
     def run_one(self, state: JobState, action: act.Action) -> JobState:
@@ -153,7 +186,7 @@ class Executor:
             disk_gb=state.spec.resources.disk_gb,
             image=state.spec.resources.image,
         )
-        self.journal.check_fence(state.job_id, self.store, self.writer)
+        self.journal.check_fence(state.job_id, self.store, self.writer)  # whatever this tick has read
         self.probe("before create")
         try:
             machine = provider.create(spec)
@@ -186,12 +219,14 @@ class Executor:
         return state
 
     def _bar(self, state: JobState, offer: Offer, kind: str) -> JobState:
-        bar = bar_for(kind, offer, state.market_clock.market_s(self.clock.now_s()), self.timing)
+        bar = bar_for(kind, offer, state.market_clock.market_s(self.steady.now_s()), self.timing)
         return state if bar is None else self.note(state, bar, strict=False)
 
     def _end(self, state: JobState, action: act.EndLease) -> JobState:
         lease = state.leases[action.lease_id]
         if lease.phase is not LeasePhase.ENDING:
+            if not self._is_ours(state.job_id):
+                return state
             # strict=False: a machine is never kept running because the mailbox is down
             state = self.note(
                 state,
@@ -200,7 +235,7 @@ class Executor:
             )
         if action.machine is not None:
             last = self._last_end_s.get(action.lease_id)
-            now = self.clock.now_s()
+            now = self.clock.monotonic_s()
             if last is None or now - last >= self.timing.end_retry_s:
                 self._last_end_s[action.lease_id] = now
                 self._terminate(action.machine, action.why)
@@ -209,12 +244,8 @@ class Executor:
     def _sweep(self, state: JobState, action: act.SweepMachine) -> None:
         """A machine that *this* journal does not know may be that of a launcher which has taken the
         job over: nothing is swept before the fence has been looked at."""
-        try:
-            self.journal.check_fence(state.job_id, self.store, self.writer)
-        except StoreError as error:
-            log.warning("not sweeping %s yet: %s", action.machine.instance_id, error.message)
-            return
-        self._terminate(action.machine, action.why)
+        if self._is_ours(state.job_id):
+            self._terminate(action.machine, action.why)
 
     def _terminate(self, machine: Machine, why: str) -> None:
         if machine.state is MachineState.GONE:
@@ -292,7 +323,7 @@ class Executor:
         launched = [lease.launched_s for lease in state.leases.values() if lease.launched_s is not None]
         if quote is None or provider is None or not launched:
             return state
-        now_s = state.market_clock.market_s(self.clock.now_s())
+        now_s = state.market_clock.market_s(self.steady.now_s())
         try:
             prices = provider.price_history(quote.offer, min(launched), now_s)
         except (CloudError, AccessError) as error:
@@ -332,6 +363,11 @@ def created_event(lease_id: str, machine: Machine, billing: Billing) -> ev.Lease
         address=machine.address,
         billing=billing,
     )
+
+
+def _journaled_end(state: JobState, action: act.Action) -> bool:
+    """An end that was ours to decide, and is only to be seen through."""
+    return isinstance(action, act.EndLease) and state.leases[action.lease_id].phase is LeasePhase.ENDING
 
 
 def _same_epoch(data: bytes | None, document: mail.EpochDoc) -> bool:

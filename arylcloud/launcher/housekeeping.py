@@ -23,11 +23,11 @@ class Housekeeper:
     _seen: int = 0
 
     def tidy(self, state: JobState, now_s: float) -> None:
-        """At most every ``every_s``, not in the first such time of a launcher, and only if checkpoints have
-        come since. A store that cannot be reached is tried again next time."""
+        """At most every ``every_s`` (``now_s``: monotonic), not in the first such time of a launcher, and
+        only if checkpoints have come since. A store that cannot be reached is tried again next time."""
         if self._last_s is None:
             self._last_s = now_s
-        if abs(now_s - self._last_s) < self.every_s or len(state.checkpoints) == self._seen:
+        if now_s - self._last_s < self.every_s or len(state.checkpoints) == self._seen:
             return
         self._last_s = now_s
         pins = {epoch.resume_from for epoch in state.epochs[-3:] if epoch.resume_from is not None}

@@ -6,6 +6,7 @@ What cannot be asked is said (``Observed.listed``, ``mailbox_ok``), never guesse
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -15,6 +16,7 @@ from arylcloud.core import protocol as mail
 from arylcloud.core.clock import Clock, SystemClock
 from arylcloud.core.codec import loads
 from arylcloud.core.errors import AccessError, CloudError, IntegrityError, StoreError
+from arylcloud.core.phases import LeasePhase
 from arylcloud.core.ports import Machine, ObjectStore, Provider
 from arylcloud.launcher.actions import CheckpointSeen, Observed
 from arylcloud.launcher.state import JobState
@@ -33,6 +35,9 @@ class Observer:
     """Clouds that the job may touch, beside those of its leases: they are listed, too."""
     clock: Clock = field(default_factory=SystemClock)
     _unlisted_since_s: dict[str, float] = field(default_factory=dict)
+    """Monotonic seconds, as are the next two."""
+    _heard_s: dict[str, float] = field(default_factory=dict)
+    _end_seen_s: dict[tuple[int, int], float] = field(default_factory=dict)
     _beats: dict[str, mail.Heartbeat] = field(default_factory=dict)
     _ends: dict[str, mail.EndDoc] = field(default_factory=dict)
     _checkpoints: dict[str, CheckpointSeen] = field(default_factory=dict)
@@ -53,6 +58,7 @@ class Observer:
         except StoreError as error:
             log.warning("the mailbox cannot be read: %s", error.message)
             mailbox_ok = False
+        now_s = self.clock.monotonic_s()
         return Observed(
             machines=machines,
             listed=listed,
@@ -63,7 +69,9 @@ class Observer:
             requests=requests,
             published_epoch=self._published,
             mailbox_ok=mailbox_ok,
-            unlisted_since_s=dict(self._unlisted_since_s),
+            unlisted_s={cloud: now_s - since_s for cloud, since_s in self._unlisted_since_s.items()},
+            heard_s_ago={lease_id: now_s - heard_s for lease_id, heard_s in self._heard_s.items()},
+            end_seen_s_ago={end: now_s - seen_s for end, seen_s in self._end_seen_s.items()},
         )
 
     def _machines(self, state: JobState) -> tuple[tuple[Machine, ...], frozenset[str]]:
@@ -81,7 +89,7 @@ class Observer:
                 machines = provider.list_machines(journal_id=state.journal_id, offers=concerned)
             except (CloudError, AccessError) as error:
                 log.warning("%s cannot be listed: %s", cloud, error.message)
-                self._unlisted_since_s.setdefault(cloud, self.clock.now_s())
+                self._unlisted_since_s.setdefault(cloud, self.clock.monotonic_s())
                 continue
             listed.add(cloud)
             self._unlisted_since_s.pop(cloud, None)
@@ -91,8 +99,15 @@ class Observer:
     def _read_beats(self, state: JobState) -> None:
         for lease in state.open_leases:
             beat = self._document(mail.Heartbeat, mail.beat_key(lease.lease_id))
-            if beat is not None:
-                self._beats[lease.lease_id] = beat
+            if beat is None:
+                continue
+            known = self._beats.get(lease.lease_id)
+            if known is None:  # that of a silent machine may be an old one; any other gets its time
+                silent = lease.phase is LeasePhase.SUSPECT
+                self._heard_s[lease.lease_id] = -math.inf if silent else self.clock.monotonic_s()
+            elif (beat.seq, beat.at_s) != (known.seq, known.at_s):
+                self._heard_s[lease.lease_id] = self.clock.monotonic_s()
+            self._beats[lease.lease_id] = beat
 
     def _read_ends(self) -> None:
         for info in self.store.list(mail.ENDS_PREFIX):
@@ -100,6 +115,7 @@ class Observer:
                 end = self._document(mail.EndDoc, info.key)
                 if end is not None:
                     self._ends[info.key] = end
+                    self._end_seen_s[end.epoch, end.rank] = self.clock.monotonic_s()
 
     def _read_manifests(self, state: JobState) -> None:
         for key in state.rejected:  # found damaged by whoever tried to restore it

@@ -185,9 +185,9 @@ class LivingClock(ManualClock):
             done, self.in_flight = self.in_flight, None
             done()
 
-    def sleep_until(self, at_s: float) -> None:
+    def sleep(self, seconds: float) -> None:
         self.land()
-        super().sleep_until(at_s)
+        super().sleep(seconds)
 
 
 def crash() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from arylcloud.core import tokens
 from arylcloud.core.cadence import daly_interval_s
-from arylcloud.core.clock import ManualClock, MarketClock
+from arylcloud.core.clock import ManualClock, MarketClock, SlewedClock, SystemClock
 from arylcloud.core.phases import LEASE_TRANSITIONS, JobPhase, LeasePhase
 
 seconds = st.floats(0.01, 1e7)
@@ -46,16 +46,53 @@ def test_market_time_there_and_back(origin: float, scale: float, wall: float) ->
 
 def test_a_manual_clock_never_goes_back() -> None:
     clock = ManualClock(5.0)
-    clock.sleep_until(3.0)
+    clock.sleep(-2.0)
     assert clock.now_s() == 5.0
-    clock.sleep_until(8.0)
+    clock.sleep(3.0)
     assert clock.now_s() == 8.0
+
+
+def test_a_clock_that_is_set_lets_no_time_pass() -> None:
+    clock = ManualClock(5.0)
+    clock.step(-3.0)
+    assert (clock.now_s(), clock.monotonic_s()) == (2.0, 5.0)
+
+
+@given(
+    moves=st.lists(
+        st.tuples(st.floats(0.0, 100.0), st.sampled_from([0.0, 0.0, 3600.0, -3600.0, 7.5, -0.01])),
+        max_size=30,
+    )
+)
+def test_a_slewed_clock_tells_intervals_within_a_tenth(moves: list[tuple[float, float]]) -> None:
+    clock = ManualClock(1e9)
+    slewed = SlewedClock(clock)
+    for passed_s, step_s in moves:
+        before_s = slewed.now_s()
+        clock.at_s += passed_s
+        clock.step(step_s)
+        assert slewed.now_s() - before_s == pytest.approx(passed_s, rel=0.1001, abs=1e-5)
+    for _ in range(40):  # and it comes back to the wall
+        clock.at_s += 12 * 3600.0
+        slewed.now_s()
+    assert slewed.now_s() == clock.now_s()
+
+
+def test_the_system_clock_counts_on() -> None:
+    clock = SystemClock()
+    before_s = clock.monotonic_s()
+    clock.sleep(0.01)
+    clock.sleep(-1.0)
+    assert clock.monotonic_s() - before_s >= 0.009
 
 
 def test_every_phase_has_its_ways_and_closed_means_closed() -> None:
     assert set(LEASE_TRANSITIONS) == set(LeasePhase)
     for phase in LeasePhase:
-        assert phase.closed == (not LEASE_TRANSITIONS[phase])
+        ways = LEASE_TRANSITIONS[phase]
+        if phase is LeasePhase.REFUSED:  # of one that had come all the same: to be ended, and no other way
+            ways = ways - {LeasePhase.ENDING}
+        assert phase.closed == (not ways)
     reached = {LeasePhase.INTENDED}.union(*LEASE_TRANSITIONS.values())
     assert reached == set(LeasePhase)
     assert {p for p in JobPhase if p.ended} == {JobPhase.STOPPED, JobPhase.SUCCEEDED, JobPhase.FAILED}

@@ -67,10 +67,9 @@ class Draft:
         return self.observed.beats.get(lease.lease_id)
 
     def silent_s(self, lease: Lease) -> float:
-        """Seconds since the last sign of life."""
-        beat = self.beat(lease)
-        heard_s = lease.since_s if beat is None else max(beat.at_s, lease.created_at_s or beat.at_s)
-        return self.now_s - heard_s
+        """Seconds of our own time since the last sign of life."""
+        never = self.now_s - lease.since_s
+        return self.observed.heard_s_ago.get(lease.lease_id, never)
 
     @property
     def member_epoch(self) -> Epoch | None:

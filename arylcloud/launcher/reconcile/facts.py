@@ -17,6 +17,9 @@ from arylcloud.launcher.state import Epoch, Lease, Training
 
 SIGNAL_PROOF_S: Final = 5.0
 """A command that died of a signal has died with its machine, unless the machine is heard this much later."""
+CLOCKS_DIFFER_S: Final = 300.0
+"""Where nobody was watching, a peer counts as heard after a failure if its last heartbeat is this much later:
+half of what an idle agent waits, and more than two machines' clocks should ever differ."""
 
 
 def note_facts(d: Draft) -> None:
@@ -164,15 +167,25 @@ def _commands_ended(d: Draft) -> None:
 def _outlived(d: Draft, epoch: Epoch, end: EndDoc) -> bool:
     """Whether every machine of the epoch was well after the command failed: then the failure is the
     user's. Else it may be the echo of a lost machine (peers fail, shutdowns send signals)."""
+    proof_s = SIGNAL_PROOF_S if end.exit_code > 128 else 0.0
     for lease in d.members(epoch):
         beat = d.beat(lease)
         if beat is None or beat.notice is not None or lease.phase is LeasePhase.DOOMED:
             return False
-        own = lease.lease_id == end.lease_id
-        proof_s = SIGNAL_PROOF_S if end.exit_code > 128 else 0.0
-        if beat.at_s < end.at_s + proof_s or (not own and beat.at_s <= end.at_s):
+        if lease.lease_id == end.lease_id:
+            well = beat.at_s >= end.at_s + proof_s  # two moments of one clock
+        else:
+            well = _heard_after(d, lease, end, proof_s) or beat.at_s > end.at_s + CLOCKS_DIFFER_S
+        if not well:
             return False
     return True
+
+
+def _heard_after(d: Draft, lease: Lease, end: EndDoc, proof_s: float) -> bool:
+    """A peer's heartbeat has changed since we saw the end: in our own time."""
+    seen_s = d.observed.end_seen_s_ago.get((end.epoch, end.rank))
+    heard_s = d.observed.heard_s_ago.get(lease.lease_id)
+    return seen_s is not None and heard_s is not None and heard_s < seen_s and seen_s - heard_s >= proof_s
 
 
 def _trainings(d: Draft) -> None:

@@ -70,9 +70,8 @@ def _uncertain(d: Draft, lease: Lease) -> None:
     if lease.uncertain_kind == "throttled":
         return
     if d.machine(lease) is None and d.now_s >= lease.uncertain_at_s + d.timing.landing_s:
-        d.end(
-            lease, "create_uncertain", f"create had no clear answer, and nothing came in {d.timing.landing_s:.0f} s"
-        )
+        why = f"create had no clear answer, and nothing came in {d.timing.landing_s:.0f} s"
+        d.end(lease, "create_uncertain", why)
         bar = bar_for("other", lease.offer, d.now_market_s, d.timing)
         if bar is not None:
             d.note(bar)
@@ -125,10 +124,10 @@ def _broken(d: Draft, lease: Lease) -> bool:
 def _lost(d: Draft, lease: Lease) -> bool:
     """Silent, and its cloud has not answered for long either. (Where the cloud answers, its word
     counts alone; where the mailbox is away too, it is we who are cut off.)"""
-    since_s = d.observed.unlisted_since_s.get(lease.offer.cloud)
+    unlisted_s = d.observed.unlisted_s.get(lease.offer.cloud, 0.0)
     if lease.phase is not LeasePhase.SUSPECT or d.listed(lease) or not d.observed.mailbox_ok:
         return False
-    if since_s is None or d.now_s - max(since_s, lease.since_s) < d.timing.lost_s:
+    if min(unlisted_s, d.now_s - lease.since_s) < d.timing.lost_s:
         return False
     d.end(lease, "lost", f"silent, and {lease.offer.cloud} cannot be asked, for {d.timing.lost_s:.0f} s")
     return True
@@ -140,7 +139,9 @@ def _doomed(d: Draft, lease: Lease) -> bool:
         return False
     epoch = d.member_epoch
     at_work = epoch is not None and lease in d.at_work(epoch)
-    overdue = d.now_s > (lease.notice_acts_at_s or lease.since_s) + d.timing.drain_timeout_s
+    # the cloud's moment may be by another clock than ours: since the notice came, too
+    acts_at_s = max(lease.notice_acts_at_s or lease.since_s, lease.since_s)
+    overdue = d.now_s > acts_at_s + d.timing.drain_timeout_s
     if at_work and not overdue:
         return False
     d.end(lease, "noticed", "it has handed over" if not at_work else "the cloud has not acted on its notice")

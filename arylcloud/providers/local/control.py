@@ -65,7 +65,7 @@ class ControlServer(ThreadingHTTPServer):
         self.book = book
         self.secret = secret
         self.clock = clock
-        self.last_request_s = clock.now_s()
+        self.last_request_s = clock.monotonic_s()
         self._calls: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._in_flight = 0
@@ -76,12 +76,12 @@ class ControlServer(ThreadingHTTPServer):
     def touch(self, change: int) -> None:
         with self._lock:
             self._in_flight += change
-            self.last_request_s = self.clock.now_s()
+            self.last_request_s = self.clock.monotonic_s()
 
     def idle_s(self) -> float:
-        """Wall seconds since the last request ended; 0 while one runs."""
+        """Seconds since the last request ended; 0 while one runs."""
         with self._lock:
-            return 0.0 if self._in_flight else self.clock.now_s() - self.last_request_s
+            return 0.0 if self._in_flight else self.clock.monotonic_s() - self.last_request_s
 
     def faults(self, op: str) -> list[Fault]:
         with self._lock:
@@ -93,7 +93,7 @@ class ControlServer(ThreadingHTTPServer):
         """Raises an ArylError that tells what the cloud says no to."""
         for fault in faults:
             if fault.kind == "delay":
-                self.clock.sleep_until(self.clock.now_s() + fault.seconds)
+                self.clock.sleep(fault.seconds)
             elif fault.kind in _BEFORE:
                 cls, code = _BEFORE[fault.kind]
                 raise cls(f"scripted fault: {fault.kind}", code=code)
@@ -185,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
             )
         for fault in faults:
             if fault.kind == "hang_after":
-                self.control.clock.sleep_until(self.control.clock.now_s() + fault.seconds)
+                self.control.clock.sleep(fault.seconds)
                 return None  # the connection closes without a word
         return self._send(status, answer)
 

@@ -146,16 +146,16 @@ def end_all(
     if grace_s > 0:
         for pid in members(instance_id, leader):
             _signal(pid, signal.SIGTERM)
-        give_up_s = clock.now_s() + grace_s
-        while clock.now_s() < give_up_s and members(instance_id, leader):
-            clock.sleep_until(clock.now_s() + 0.02)
-    give_up_s = clock.now_s() + patience_s
+        give_up_s = clock.monotonic_s() + grace_s
+        while clock.monotonic_s() < give_up_s and members(instance_id, leader):
+            clock.sleep(0.02)
+    give_up_s = clock.monotonic_s() + patience_s
     while found := members(instance_id, leader):
         for pid in found:
             _signal(pid, signal.SIGKILL)
-        if clock.now_s() > give_up_s:
+        if clock.monotonic_s() > give_up_s:
             return False
-        clock.sleep_until(clock.now_s() + 0.01)
+        clock.sleep(0.01)
     return True
 
 

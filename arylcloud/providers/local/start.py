@@ -119,8 +119,8 @@ def _start(folder: Path, market: str | None, idle_exit_s: float | None, clock: C
             start_new_session=True,
             check=False,
         )
-    give_up_s = clock.now_s() + START_PATIENCE_S
-    while clock.now_s() < give_up_s:
+    give_up_s = clock.monotonic_s() + START_PATIENCE_S
+    while clock.monotonic_s() < give_up_s:
         if (found := find(folder)) is not None:
             return found
         tail = output.read_bytes()[begin:].decode(errors="replace")
@@ -129,7 +129,7 @@ def _start(folder: Path, market: str | None, idle_exit_s: float | None, clock: C
                 kind, _, message = line.partition(" ERROR ")[2].partition(": ")
                 cls = _START_ERRORS.get(kind, OtherCloudError)
                 raise cls(f"the local cloud did not start: {message}", hint=f"see {output}")
-        clock.sleep_until(clock.now_s() + 0.03)
+        clock.sleep(0.03)
     raise OtherCloudError(
         f"the local cloud did not start within {START_PATIENCE_S:.0f} s", hint=f"see {output}"
     )
