@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from arylcloud.pricing.catalogue import load_bundled, save_file
-from arylcloud.pricing.table import SPOT, OfferTable, group_codes, key_codes
+from arylcloud.pricing.codes import group_codes, key_codes
+from arylcloud.pricing.table import SPOT, OfferTable
 
 
 def synthetic_catalogue(n: int, seed: int) -> OfferTable:

@@ -7,10 +7,6 @@ from typing import Annotated
 
 import typer
 
-from arylcloud.cli.planfile import load_plan, save_plan
-
-__all__ = ["app", "load_plan", "save_plan"]
-
 app = typer.Typer(add_completion=False)
 
 
@@ -44,6 +40,7 @@ def plan(
     from arylcloud.cli.compose import make_plan
     from arylcloud.cli.jobfile import Overrides, load_job
     from arylcloud.cli.output import emit_json, note
+    from arylcloud.cli.planfile import save_plan
     from arylcloud.cli.planview import document, show
     from arylcloud.cli.settings import folders
 

@@ -15,6 +15,8 @@ ThroughputSource = Literal["measured", "published", "estimated", "user"]
 class Quantiles:
     p50: float
     p90: float
+    """Pessimistic: expected under a hazard and a throughput that are both at their bad end (planner/cost
+    says how), never below p50. It stands for a 90th percentile, and is not computed as one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ class Candidate:
     throughput_unit: str | None
     throughput_source: ThroughputSource | None
     throughput_rel_error: float | None
-    """Half-width of the band relative to the estimate: high/estimate − 1."""
+    """The wider side of the throughput's band: the larger of high/estimate − 1 and 1 − low/estimate."""
     hours: Quantiles | None
     """None (with ``usd``) where the job has no profile or no work: no totals are invented."""
     usd: Usd | None
@@ -53,6 +55,12 @@ class Candidate:
     meets_budget: bool | None
     pareto: bool
     why: str
+    throughput_low: float | None = None
+    """The band's ends, in ``throughput_unit``."""
+    throughput_high: float | None = None
+    survival: Quantiles | None = None
+    """Where a loss ends the job (recovery none): probability that nothing is lost before the end, at the
+    mean hazard (p50) and at the pessimistic one (p90); hours and dollars are those of a run without loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,11 @@ Money: every part of time × ``n`` × price; egress = data (once, and 1/n of it 
 
 **Quantiles.** p50: the median number of losses, the estimated throughput. p90: expectation under the
 adverse hazard (a third of an assumed mean life) and the low end of the throughput's band, at the same
-cadence. This stands in for the true quantile: pessimistic in both at once, without the spread of the
-losses beyond it.
+cadence, and at least p50. This stands in for the true quantile: pessimistic in both at once, without the
+spread of the losses beyond it. Screens call it pessimistic.
+
+**No recovery.** Where one loss ends the job there is nothing to come back to: time and money are those of
+a run without loss, and what matters is how likely that is, e^(−seconds/M).
 
 Lost work counts the losses as if none was announced: a notice that is used makes it smaller.
 
@@ -64,6 +67,8 @@ class CostInputs:
     restore_s: float
     interval_s: F | float | None
     """None = Daly's; else as the user says, also where nothing is ever lost."""
+    recovers: bool = True
+    """False: the first loss ends the job."""
 
     def take(self, index: NDArray[np.intp]) -> CostInputs:
         columns = {name: getattr(self, name)[index] for name in _COLUMNS}
@@ -94,6 +99,8 @@ class Expected:
     lost_work_usd: F
     usd_mean: F
     usd_p50: F
+    survival: F
+    """Probability that the run is not ended by a loss: 1 where it recovers."""
 
 
 MOST_LOSSES_PER_STEP = 60.0
@@ -144,9 +151,15 @@ def expected(inputs: CostInputs, *, adverse: bool = False) -> Expected:
     """
     gang = inputs.hazard_per_hour * inputs.nodes / 3600.0
     work = inputs.work_adverse_s if adverse else inputs.work_s
+    if not inputs.recovers:
+        gang, fatal = np.zeros_like(gang), gang
     interval, save = _cadence(inputs, gang)
     if adverse:
-        gang = inputs.hazard_adverse_per_hour * inputs.nodes / 3600.0
+        worse = inputs.hazard_adverse_per_hour * inputs.nodes / 3600.0
+        if inputs.recovers:
+            gang = worse
+        else:
+            fatal = worse
     segment = np.minimum(interval, work)
     count = work / np.maximum(segment, 1e-9)
     length = segment + save
@@ -187,48 +200,73 @@ def expected(inputs: CostInputs, *, adverse: bool = False) -> Expected:
         interval_s=interval,
         usd_mean=mean,
         usd_p50=p50,
+        survival=np.ones_like(gang) if inputs.recovers else np.exp(-np.minimum(fatal * seconds, 700.0)),
         **parts,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Totals:
-    """Hours and dollars of (n,) candidates that fall into few groups, (g,). Properties are computed anew."""
+    """Hours and dollars of (n,) candidates that fall into few groups, (g,); dollars are linear in the price.
+    Properties are computed anew."""
 
-    unit: Expected
-    """Of each group, at $1/h: shapes (g,)."""
+    of_group: Expected
+    """At $1/h: shapes (g,)."""
+    hours_of_group: F
+    usd_per_price: F
+    """Dollars per $/h of the price, (g,)."""
+    usd_fixed: F
     group: NDArray[np.int64]
     """Of each candidate."""
-    usd_per_hour: F
+    price: F
+    """$/h per machine, (n,)."""
 
     @property
     def hours(self) -> F:
-        return _spread(self.unit.hours, self.group)
-
-    @property
-    def hours_p50(self) -> F:
-        return _spread(self.unit.hours_p50, self.group)
+        return _spread(self.hours_of_group, self.group)
 
     @property
     def run_hours(self) -> F:
-        return _spread(self.unit.run_hours, self.group)
+        return _spread(self.of_group.run_hours, self.group)
 
     @property
-    def usd_mean(self) -> F:
-        per_usd_per_hour = self.unit.compute_usd + self.unit.boot_usd + self.unit.lost_work_usd
-        fixed = self.unit.egress_usd + self.unit.storage_usd
-        return self.usd_per_hour * per_usd_per_hour[self.group] + fixed[self.group]
+    def usd(self) -> F:
+        return self.price * self.usd_per_price[self.group] + self.usd_fixed[self.group]
 
 
-def totals(groups: CostInputs, group: NDArray[np.int64], usd_per_hour: F, *, adverse: bool = False) -> Totals:
-    """:func:`expected` of many candidates that differ, within few groups, in their price only.
+def central(groups: CostInputs, group: NDArray[np.int64], price: F) -> Totals:
+    """:func:`expected` of many candidates that differ, within few groups, in their price only: hours are the
+    p50, dollars the mean.
 
     Time does not depend on the price and money is linear in it: the model is evaluated once per group, at
     $1/h, and each candidate then costs one multiplication. ``groups``: shape (g,), its price is not used;
-    ``group`` (n,): position of each candidate's group; ``usd_per_hour`` (n,).
+    ``group`` (n,): position of each candidate's group; ``price`` (n,).
     """
-    unit = expected(replace(groups, usd_per_hour=np.ones_like(groups.nodes)), adverse=adverse)
-    return Totals(unit=unit, group=group, usd_per_hour=usd_per_hour)
+    run = expected(replace(groups, usd_per_hour=np.ones_like(groups.nodes)))
+    return Totals(
+        of_group=run,
+        hours_of_group=run.hours_p50,
+        usd_per_price=run.compute_usd + run.boot_usd + run.lost_work_usd,
+        usd_fixed=run.egress_usd + run.storage_usd,
+        group=group,
+        price=price,
+    )
+
+
+def pessimistic(groups: CostInputs, typical: Totals) -> Totals:
+    """The p90 of hours and dollars beside ``typical`` (of the same ``groups``): never below its p50."""
+    run = expected(replace(groups, usd_per_hour=np.ones_like(groups.nodes)), adverse=True)
+    usual = typical.of_group
+    usual_per_price = usual.hours_p50 * groups.nodes
+    per_price = run.compute_usd + run.boot_usd + run.lost_work_usd
+    return Totals(
+        of_group=run,
+        hours_of_group=np.maximum(run.hours, usual.hours_p50),
+        usd_per_price=np.maximum(per_price, usual_per_price),
+        usd_fixed=np.maximum(run.egress_usd + run.storage_usd, usual.usd_p50 - usual_per_price),
+        group=typical.group,
+        price=typical.price,
+    )
 
 
 def _spread(by_group: F, group: NDArray[np.int64]) -> F:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arylcloud.core.job import JobSpec
-from arylcloud.planner.cost import Totals, totals
+from arylcloud.core.job import Constraints, JobSpec
+from arylcloud.planner.cost import Totals, central, pessimistic
 from arylcloud.planner.estimator import estimate_configs
 from arylcloud.planner.feasible import Feasible
 from arylcloud.planner.inputs import Candidates, Estimator, candidates
@@ -24,6 +24,9 @@ F = NDArray[np.float64]
 Index = NDArray[np.intp]
 NEVER_H = 1e5
 """A run of more hours than this (11 years) is one that does not finish."""
+LEAST_SURVIVAL = 0.5
+"""A run that one loss ends, and that gets through with less than this at the pessimistic hazard, is one
+that does not finish either."""
 MAX_FRONTIER = 60
 
 
@@ -34,13 +37,17 @@ class Evaluation:
     cands: Candidates
     central: Totals
     adverse: Totals | None
-    """None where no limit needs the p90 of all candidates."""
+    """None where nothing needs the p90 of all candidates."""
     usd: F
     """Mean dollars."""
     hours: F
     """p50."""
     finite: NDArray[np.bool_]
+    """Those that will finish."""
+    safe: NDArray[np.bool_] | None
+    """Where recovery is none and the market is ours to choose: those that nobody takes back."""
     meets: NDArray[np.bool_]
+    """Limits, and ``safe``."""
     scores: F
     tiers: NDArray[np.signedinteger[Any]]
     """Acceptable before those that miss a limit, before those that never finish; then the user's order."""
@@ -73,25 +80,23 @@ def evaluate(
         estimator=estimator,
     )
     groups, price = cands.cost_of_groups(), table.usd_per_hour[cands.rows]
-    central = totals(groups, cands.group, price)
-    usd, hours = central.usd_mean, central.hours_p50
-    finite = (central.unit.hours < NEVER_H)[cands.group]
-    limits = spec.constraints
+    typical = central(groups, cands.group, price)
+    usd, hours = typical.usd, typical.hours
+    finishes = typical.of_group.hours < NEVER_H
+    limits, safe, adverse = spec.constraints, None, None
+    if limited(limits) or not cands.recovers:
+        adverse = pessimistic(groups, typical)
+    if adverse is not None and not cands.recovers:
+        finishes &= adverse.of_group.survival >= LEAST_SURVIVAL
+    finite = finishes[cands.group]
     meets = np.ones(finite.shape, dtype=bool)
-    adverse = None
-    if limits.deadline_s is not None or limits.budget_usd is not None or limits.max_runtime_s is not None:
-        adverse = totals(groups, cands.group, price, adverse=True)
-        in_time = np.ones(adverse.unit.hours.shape, dtype=bool)
-        if limits.deadline_s is not None:
-            in_time &= adverse.unit.hours * 3600.0 <= limits.deadline_s
-        if limits.max_runtime_s is not None:
-            in_time &= adverse.unit.run_hours * 3600.0 <= limits.max_runtime_s
-        meets = in_time[cands.group]
-        if limits.budget_usd is not None:
-            meets &= adverse.usd_mean <= limits.budget_usd
-    if spec.recovery == "none" and spec.market == "auto":
+    if adverse is not None:
+        for name in limited(limits):
+            meets &= within(adverse, limits, name)
+    if not cands.recovers and spec.market == "auto":
         # one loss ends such a job for good: what the cloud may take back is no choice for it
-        meets &= cands.hazard_per_hour(slice(None)) == 0
+        safe = cands.hazard_per_hour(slice(None)) == 0
+        meets &= safe
     scores = score(
         usd,
         hours,
@@ -100,15 +105,55 @@ def evaluate(
     )
     return Evaluation(
         cands=cands,
-        central=central,
+        central=typical,
         adverse=adverse,
         usd=usd,
         hours=hours,
         finite=finite,
+        safe=safe,
         meets=meets,
         scores=scores,
         tiers=_tiers(finite, meets, cands.preference),
     )
+
+
+def limited(limits: Constraints) -> tuple[str, ...]:
+    """The limits that are set, of the whole run."""
+    named = {"deadline": limits.deadline_s, "budget": limits.budget_usd, "max_runtime": limits.max_runtime_s}
+    return tuple(name for name, value in named.items() if value is not None)
+
+
+def within(adverse: Totals, limits: Constraints, name: str) -> NDArray[np.bool_]:
+    """Candidates that meet one limit at p90."""
+    if name == "budget":
+        return adverse.usd <= need(limits, name)
+    hours = adverse.hours_of_group if name == "deadline" else adverse.of_group.run_hours
+    met: NDArray[np.bool_] = (hours <= need(limits, name))[adverse.group]
+    return met
+
+
+def need(limits: Constraints, name: str) -> float:
+    """A limit that is set: dollars of the budget, hours of the others."""
+    value = {"deadline": limits.deadline_s, "budget": limits.budget_usd, "max_runtime": limits.max_runtime_s}
+    found = value[name]
+    assert found is not None
+    return found if name == "budget" else found / 3600.0
+
+
+TOO_LONG = "takes longer than 11 years"
+LOSSY = "would never finish: lost faster than it saves"
+FATAL = "recovery is none: more likely lost on the way than not (p90)"
+
+
+def unfinished(every: Evaluation) -> dict[str, NDArray[np.bool_]]:
+    """Why candidates are not ``finite``, by reason: work that takes for ever, losses, one loss."""
+    groups, run = every.cands.cost_of_groups(), every.central.of_group
+    endless = run.hours >= NEVER_H
+    by_time = endless & ((groups.work_s / 3600.0 >= NEVER_H) | (groups.hazard_per_hour == 0))
+    found = {TOO_LONG: by_time, LOSSY: endless & ~by_time}
+    if every.adverse is not None and not every.cands.recovers:
+        found[FATAL] = ~endless & (every.adverse.of_group.survival < LEAST_SURVIVAL)
+    return {reason: mask[every.cands.group] for reason, mask in found.items() if mask.any()}
 
 
 def _tiers(
@@ -163,10 +208,10 @@ def frontier_of(table: OfferTable, every: Evaluation, on_frontier: NDArray[np.bo
 def pareto_of(every: Evaluation) -> NDArray[np.bool_]:
     """Pareto set over (hours p50, mean USD) of everything that finishes. Time is a group's, so only the
     cheapest of each group can be in it."""
-    group, hours = every.cands.group, every.central.unit.hours_p50
+    group, hours = every.cands.group, every.central.hours_of_group
     cheapest = np.full(hours.shape, np.inf)
     np.minimum.at(cheapest, group, every.usd)
-    cheapest[every.central.unit.hours >= NEVER_H] = np.inf
+    cheapest[every.cands.group[~every.finite]] = np.inf
     front = pareto(hours, cheapest)
     found: NDArray[np.bool_] = front[group]
     members = np.flatnonzero(found)
@@ -174,13 +219,40 @@ def pareto_of(every: Evaluation) -> NDArray[np.bool_]:
     return found
 
 
-def rivals_of(table: OfferTable, every: Evaluation, first: int) -> tuple[int | None, int | None]:
-    """The best on any other offer, and the best of another kind: another type or market."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rivals:
+    """Positions of the best acceptable candidates that are not the first; None = there is none."""
+
+    elsewhere: int | None
+    """On any other offer."""
+    dearer: int | None
+    """On any other offer whose score is not the first's within SAME."""
+    ties: int
+    """Other offers whose score is."""
+    other_kind: int | None
+    """Of another type or market."""
+    other_gpu: int | None
+
+
+SAME = 0.005
+"""Scores closer than this are the same to anyone who pays them."""
+
+
+def rivals_of(table: OfferTable, every: Evaluation, first: int) -> Rivals:
     cands = every.cands
     type_of, market_of = table.instance_type[cands.rows], table.market[cands.rows]
     elsewhere = cands.rows != cands.rows[first]
     kind = (type_of != type_of[first]) | (market_of != market_of[first])
-    return _best_of(table, every, elsewhere), _best_of(table, every, kind)
+    gpu_of = table.gpu[cands.rows]
+    tied = elsewhere & every.acceptable & (every.scores <= every.scores[first] * (1 + SAME))
+    tied &= every.tiers == every.tiers[first]
+    return Rivals(
+        elsewhere=_best_of(table, every, elsewhere),
+        dearer=_best_of(table, every, elsewhere & ~tied),
+        ties=int(np.unique(cands.rows[tied]).size),
+        other_kind=_best_of(table, every, kind),
+        other_gpu=_best_of(table, every, gpu_of != gpu_of[first]),
+    )
 
 
 def _best_of(table: OfferTable, every: Evaluation, among: NDArray[np.bool_]) -> int | None:

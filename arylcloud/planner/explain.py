@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,10 +10,8 @@ from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Market
 from arylcloud.core.plan import Candidate, Quantiles, Usd
 from arylcloud.planner.cost import CostInputs, expected
+from arylcloud.planner.evaluate import SAME, Evaluation
 from arylcloud.planner.rank import score
-
-if TYPE_CHECKING:
-    from arylcloud.planner.evaluate import Evaluation
 
 MOST_FACTOR = 10.0
 """Beyond ten times dearer or slower nobody asks what would flip."""
@@ -24,6 +21,17 @@ MOST_FACTOR = 10.0
 class Rival:
     at: int
     candidate: Candidate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rivals:
+    """As of :func:`~arylcloud.planner.evaluate.rivals_of`, with their figures."""
+
+    elsewhere: Rival | None
+    dearer: Rival | None
+    ties: int
+    other_kind: Rival | None
+    other_gpu: Rival | None
 
 
 def where(c: Candidate) -> str:
@@ -37,10 +45,10 @@ def reasons(
     every: Evaluation,
     first: int,
     chosen: Candidate,
-    elsewhere: Rival | None,
-    other_kind: Rival | None,
+    rivals: Rivals,
 ) -> tuple[str, ...]:
     """Sentences, most important first."""
+    elsewhere, other_kind = rivals.elsewhere, rivals.other_kind
     usd, hours = _figures(chosen)
     count = int(np.count_nonzero(every.acceptable))
     aim = {"cost": "the lowest expected cost", "time": "the shortest expected time"}.get(
@@ -59,13 +67,20 @@ def reasons(
         life = 1 / chosen.interruptions_per_hour if chosen.interruptions_per_hour else None
         often = f"a machine is lost every {life:.3g} h on average" if life else "no losses are known"
         said.append(f"spot: {often} ({chosen.hazard_source})")
+    if chosen.survival is not None and chosen.survival.p90 < 1:
+        said.append(
+            f"recovery is none: nothing is lost before the end in {chosen.survival.p50:.0%} of runs"
+            f" ({chosen.survival.p90:.0%} at p90); a loss ends the job, and what it has cost is gone"
+        )
     if elsewhere is None:
         said.append("no other offer is within the limits")
     else:
         said.append(f"without this offer: {_line(elsewhere.candidate, chosen)}")
+    if rivals.ties:
+        said.append(f"the same within 0.5% in {rivals.ties:,} other place{'s' if rivals.ties > 1 else ''}")
     if other_kind is not None and other_kind != elsewhere:
         said.append(f"best of another type or market: {_line(other_kind.candidate, chosen)}")
-    said += _flips(spec, every, first, chosen, elsewhere, other_kind)
+    said += _flips(spec, every, first, chosen, rivals)
     if chosen.offer.as_of is None:
         said.append(f"the age of this price is not known ({chosen.offer.source})")
     return tuple(said)
@@ -85,7 +100,8 @@ def one(spec: JobSpec, c: Candidate, first: Candidate) -> str:
         return "; ".join(misses)
     if c.rank == 1:
         return f"first by {spec.objective.name}"
-    return _beside(c, first) + " than the first"
+    beside = _beside(c, first)
+    return f"{beside} {'as' if beside.endswith('cost') else 'than'} the first"
 
 
 def _line(c: Candidate, first: Candidate) -> str:
@@ -101,51 +117,58 @@ def _figures(c: Candidate) -> tuple[Usd, Quantiles]:
 
 def _beside(c: Candidate, first: Candidate) -> str:
     (usd, hours), (usd_first, hours_first) = _figures(c), _figures(first)
-    ratio = usd.mean / usd_first.mean
+    ratio, gap = usd.mean / usd_first.mean, hours.p50 - hours_first.p50
     money = f"{abs(ratio - 1):.1%} {'dearer' if ratio >= 1 else 'cheaper'}"
-    gap = hours.p50 - hours_first.p50
+    if abs(ratio - 1) < SAME:
+        money = "the same cost"
     if abs(gap) < 0.05:
         return money
     return f"{money}, {_hours(abs(gap))} {'slower' if gap > 0 else 'faster'}"
 
 
-def _flips(
-    spec: JobSpec,
-    every: Evaluation,
-    first: int,
-    chosen: Candidate,
-    elsewhere: Rival | None,
-    other_kind: Rival | None,
-) -> list[str]:
-    """A price is one offer's, any other takes over; hazard and throughput are a kind's, another kind does."""
+def _flips(spec: JobSpec, every: Evaluation, first: int, chosen: Candidate, rivals: Rivals) -> list[str]:
+    """A price is one offer's: any other takes over. A hazard is a kind's, a throughput a GPU's, in whatever
+    offer: another kind, another GPU takes over."""
     base = every.cands.cost(np.array([first]))
     parts = []
-    if elsewhere is not None and chosen.offer.usd_per_hour is not None:
-        price = flip_factor(spec, base, "usd_per_hour", float(every.scores[elsewhere.at]))
-        if price is not None:
-            parts.append(
-                f"its price rises by {price - 1:.1%} (to ${chosen.offer.usd_per_hour * price:.4g}/h)"
-            )
-    said = []
-    if other_kind is not None:
-        target = float(every.scores[other_kind.at])
-        hazard = flip_factor(spec, base, "hazard_per_hour", target)
-        slower = flip_factor(spec, base, "work_s", target)
-        if hazard is not None and chosen.interruptions_per_hour > 0:
-            parts.append(f"its kind is lost {hazard:.1f} times as often")
-        if slower is not None:
-            said_by = {"user": "you say"}.get(chosen.throughput_source or "", chosen.throughput_source)
-            parts.append(f"the job runs {1 - 1 / slower:.0%} slower on it than {said_by}")
-    if parts:
-        said.append("another becomes better when " + ", or ".join(parts))
-    if other_kind is not None and bands_overlap(every, first, other_kind.at):
-        rival = other_kind.candidate
+
+    def factor(name: str, rival: Rival | None) -> float | None:
+        return None if rival is None else flip_factor(spec, base, name, float(every.scores[rival.at]))
+
+    price = factor("usd_per_hour", rivals.dearer)
+    if price is not None and chosen.offer.usd_per_hour is not None:
+        there = ", there and here," if rivals.ties else ""
+        parts.append(
+            f"its price{there} rises by {price - 1:.1%} (to ${chosen.offer.usd_per_hour * price:.4g}/h)"
+        )
+    hazard = factor("hazard_per_hour", rivals.other_kind) if every.cands.recovers else None
+    if hazard is not None and chosen.interruptions_per_hour > 0:
+        parts.append(f"its kind is lost {hazard:.1f} times as often")
+    slower = factor("work_s", rivals.other_gpu)
+    if slower is not None:
+        said_by = {"user": "you say"}.get(chosen.throughput_source or "", chosen.throughput_source)
+        parts.append(f"the job runs {1 - 1 / slower:.0%} slower on {chosen.offer.gpu} than {said_by}")
+    said = ["another becomes better when " + ", or ".join(parts)] if parts else []
+    other = rivals.other_gpu
+    if other is not None and bands_overlap(every, first, other.at):
+        rival = other.candidate
+        gpu = chosen.offer.gpu
+        unit = every.cands.estimate(first).unit
         said.append(
-            f"too close to call: the bands of {chosen.offer.gpu} (+{chosen.throughput_rel_error:.0%}) and"
-            f" {rival.offer.gpu} (+{rival.throughput_rel_error:.0%}) overlap; measure some hundred steps on 1"
-            " GPU and on one full machine (`arylcloud profile measure`)"
+            f"too close to call: the bands of {gpu} ({band(chosen)}) and {rival.offer.gpu} ({band(rival)})"
+            f" overlap; run some hundred steps on each, and put the rates into the job file:"
+            f" profile: {{{gpu}:{chosen.offer.gpu_count}: RATE, {rival.offer.gpu}:{rival.offer.gpu_count}:"
+            f" RATE, unit: {unit}}}"
         )
     return said
+
+
+def band(c: Candidate) -> str:
+    """``-33/+100%``: the throughput's band beside the estimate."""
+    if c.throughput is None or c.throughput_low is None or c.throughput_high is None:
+        return "band unknown"
+    low, high = 1 - c.throughput_low / c.throughput, c.throughput_high / c.throughput - 1
+    return f"-{low:.0%}/+{high:.0%}".replace("%/", "/")
 
 
 def flip_factor(spec: JobSpec, base: CostInputs, name: str, target: float) -> float | None:

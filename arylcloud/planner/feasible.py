@@ -6,7 +6,7 @@ first that it fails. Places first, so that "price unknown: 3" speaks of offers t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +16,12 @@ from arylcloud.core.errors import UsageError
 from arylcloud.core.gpus import serving
 from arylcloud.core.job import Accelerator, JobSpec, MarketChoice, Resources
 from arylcloud.core.plan import Rejection
-from arylcloud.pricing.table import ON_DEMAND, RESERVED, SPOT, OfferTable
+from arylcloud.pricing.codes import group_codes, member_of
+from arylcloud.pricing.table import ON_DEMAND, PRICE_UNKNOWN, RESERVED, SPOT, OfferTable
 
 Mask = NDArray[np.bool_]
+CLOSED = {"aws": ("us-gov-", "us-iso", "cn-"), "azure": ("usgov", "usdod", "china")}
+"""Regions that an ordinary account cannot use, by the beginning of their names."""
 LOCAL = "local"
 """The local cloud's offers are used only by a job that names it."""
 
@@ -45,12 +48,14 @@ def feasible(spec: JobSpec, table: OfferTable) -> Feasible:
             rejected.append(Rejection(reason=reason, count=count, example=table.row(int(bad.argmax())).key))
             np.logical_and(ok, mask, out=ok)
 
-    for reason, mask in _requirements(spec.resources, spec.market, table):
+    needs = table.planning_needs()
+    priced = needs.pop(PRICE_UNKNOWN)
+    for reason, mask in _requirements(spec.resources, spec.market, table, needs):
         require(reason, mask)
     alternatives = _alternatives(spec, table)
     if spec.resources.any_of:
         require("fits none of the alternatives", _any(alternatives))
-    require("price unknown", np.isfinite(table.usd_per_hour) & (table.usd_per_hour > 0))
+    require(PRICE_UNKNOWN, priced)
     require("the zone's own price takes the place of the region's", ~_shadowed(table, ok))
     cap = spec.constraints.max_usd_per_hour
     if cap is not None:
@@ -63,13 +68,17 @@ def feasible(spec: JobSpec, table: OfferTable) -> Feasible:
 
 
 def _requirements(
-    resources: Resources, market: MarketChoice, table: OfferTable
+    resources: Resources, market: MarketChoice, table: OfferTable, needs: Mapping[str, Mask] | None = None
 ) -> Iterator[tuple[str, Mask]]:
     """(reason for rejection, rows that pass), cheap and telling ones first."""
     if resources.clouds:
         yield f"not in cloud {_list(resources.clouds)}", table.mask("cloud", resources.clouds)
-    if LOCAL not in resources.clouds and LOCAL in table.cloud_names:
+    named = (resources, *resources.any_of)
+    if LOCAL in table.cloud_names and not any(LOCAL in one.clouds for one in named):
         yield "the local cloud, which is used only where it is named", ~table.mask("cloud", [LOCAL])
+    closed = _closed(table, {place for one in named for place in (*one.regions, *one.zones)})
+    if closed is not None:
+        yield "in a region of governments or of China, which is used only where it is named", ~closed
     if resources.regions:
         yield f"not in {_list(resources.regions)}", _in_regions(table, resources.regions)
     if resources.zones:
@@ -77,8 +86,7 @@ def _requirements(
     if resources.instance_types:
         reason = f"not of type {_list(resources.instance_types)}"
         yield reason, table.mask("instance_type", resources.instance_types)
-    yield "GPU unknown", table.gpu >= 0
-    yield "number of GPUs unknown, or a fraction of one", table.gpu_count > 0
+    yield from (needs or {}).items()
     if resources.accelerators:
         names = tuple(dict.fromkeys(a.gpu for a in resources.accelerators))
         yield f"GPU is not {_list(names)}", table.mask("gpu", [n for name in names for n in serving(name)])
@@ -95,6 +103,22 @@ def _requirements(
     if resources.min_mem_gib is not None:
         reason = f"less than {resources.min_mem_gib:g} GiB of memory, or not known"
         yield reason, table.mem_gib >= resources.min_mem_gib
+
+
+def _closed(table: OfferTable, named: set[str]) -> Mask | None:
+    """Rows in closed regions that are not among the ``named`` places; None where there are none."""
+    mask: Mask | None = None
+    for cloud, beginnings in CLOSED.items():
+        regions = [
+            name
+            for name in table.region_names
+            if name.startswith(beginnings)
+            and not any(f"{place}/".startswith(f"{cloud}/{name}/") for place in named)
+        ]
+        if regions:
+            rows = table.mask("cloud", [cloud]) & table.mask("region", regions)
+            mask = rows if mask is None else mask | rows
+    return mask
 
 
 def _alternatives(spec: JobSpec, table: OfferTable) -> list[Mask]:
@@ -157,20 +181,8 @@ def _shadowed(table: OfferTable, ok: Mask) -> Mask:
     zoned = np.flatnonzero(ok & (table.zone >= 0))
     if not whole.size or not zoned.size:
         return shadowed
-    regions, types = len(table.region_names), len(table.instance_type_names)
-
-    def group(rows: NDArray[np.intp]) -> NDArray[np.int64]:
-        codes = table.cloud[rows].astype(np.int64) * regions + table.region[rows]
-        mixed: NDArray[np.int64] = (codes * types + table.instance_type[rows]) * 3 + table.market[rows]
-        return mixed
-
-    size = len(table.cloud_names) * regions * types * 3
-    if size <= 50_000_000:
-        seen = np.zeros(size, dtype=bool)
-        seen[group(zoned)] = True
-        shadowed[whole] = seen[group(whole)]
-    else:
-        shadowed[whole] = np.isin(group(whole), group(zoned))
+    same = ("cloud", "region", "instance_type", "market")
+    shadowed[whole] = member_of(group_codes(table, *same, rows=whole), group_codes(table, *same, rows=zoned))
     return shadowed
 
 

@@ -6,19 +6,21 @@ spread over the candidates by integer codes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arylcloud.core.job import JobSpec, ProfileRef
+from arylcloud.core.job import JobSpec
 from arylcloud.core.plan import Rejection
 from arylcloud.planner.cost import CostInputs
 from arylcloud.planner.estimator import Config, Estimate, Refusal, estimate_configs
 from arylcloud.planner.feasible import Feasible
-from arylcloud.planner.memory import MEMORY, fits
+from arylcloud.planner.gate import rejections, within_memory
+from arylcloud.planner.grouping import Groups, ways
 from arylcloud.planner.profiles import Library
+from arylcloud.planner.profiles import library as load_library
 from arylcloud.planner.upkeep import Assumptions, checkpoint_gb, data_notes, egress, save_s, storage
 from arylcloud.pricing.hazard import Hazards, OwnHistory, SpotAdvisor, hazard_per_hour
 from arylcloud.pricing.table import OfferTable
@@ -52,19 +54,6 @@ class Lookups:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Groups:
-    """Shapes (g,)."""
-
-    row: Index
-    """Of the table: one of the group's."""
-    nodes: NDArray[np.int64]
-    config: NDArray[np.int64]
-    """Position in ``estimates``."""
-    place: NDArray[np.int64]
-    """Code of (cloud, region)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Candidates:
     """One entry per (offer, nodes); shapes (n,)."""
 
@@ -85,6 +74,7 @@ class Candidates:
     save_s: float
     restore_s: float
     interval_s: float | None
+    recovers: bool
     rejected: tuple[Rejection, ...]
     notes: tuple[str, ...]
     """Assumptions that this job's figures rest on."""
@@ -141,6 +131,7 @@ class Candidates:
             save_s=self.save_s,
             restore_s=self.restore_s,
             interval_s=None if self.interval_s is None else self.interval_s * scale,
+            recovers=self.recovers,
         )
 
 
@@ -160,46 +151,25 @@ def candidates(
     ``spec.profile`` and ``spec.work``. Offers without an estimate or an egress tariff are rejected."""
     if spec.profile is None or spec.work is None:
         raise ValueError("candidates need a profile and work")
+    if library is None and spec.profile.name is not None:
+        library = load_library()  # once: throughput and memory are looked up in the same one
     tariffs = load_tariffs() if tariffs is None else tariffs
     history = tuple(history)
     hazards = hazard_per_hour(table, advisor=advisor, history=history)
-    rows, preference = found.rows, found.preference
-    group_row, group = _row_groups(table, rows, hazards)
-    configs, config = _configs(table, group_row)
-    places, place = _places(table, group_row)
-    span = np.arange(spec.nodes_min, spec.nodes_max + 1)
-    flat = tuple((gpu, count, nodes) for gpu, count in configs for nodes in span.tolist())
-    estimates = _within_memory(
-        spec.profile, flat, estimator(spec.profile, flat, library=library, work_unit=spec.work.unit), library
+    every = ways(table, found, hazards, spec.nodes_min, spec.nodes_max)
+    estimates = within_memory(
+        spec.profile,
+        every.configs,
+        estimator(spec.profile, every.configs, library=library, work_unit=spec.work.unit),
+        library,
     )
-    nodes = np.broadcast_to(span[0], rows.shape)
-    if span.size > 1:
-        step = np.tile(np.arange(span.size), rows.size)
-        nodes, group = spec.nodes_min + step, np.repeat(group * span.size, span.size) + step
-        rows = np.repeat(rows, span.size)
-        preference = None if preference is None else np.repeat(preference, span.size)
-    of_group = np.tile(np.arange(span.size), group_row.size)
-    groups = Groups(
-        row=np.repeat(group_row, span.size),
-        nodes=spec.nodes_min + of_group,
-        config=np.repeat(config * span.size, span.size) + of_group,
-        place=np.repeat(place, span.size),
-    )
-    moving = [egress(spec, where, tariffs, assumptions) for where in places]
-    known = np.array([isinstance(e, Estimate) for e in estimates], dtype=bool)[groups.config]
-    priced = np.array([m.known for m in moving], dtype=bool)[groups.place]
-    rejected = _rejected(table, groups, np.bincount(group, minlength=known.size), known, priced, estimates)
-    if rejected:
-        kept = known & priced
-        keep = kept[group]
-        rows, nodes, group = rows[keep], nodes[keep], (np.cumsum(kept) - 1)[group[keep]]
-        preference = None if preference is None else preference[keep]
-        groups = Groups(
-            row=groups.row[kept],
-            nodes=groups.nodes[kept],
-            config=groups.config[kept],
-            place=groups.place[kept],
-        )
+    moving = [egress(spec, where, tariffs, assumptions) for where in every.places]
+    known = np.array([isinstance(e, Estimate) for e in estimates], dtype=bool)[every.groups.config]
+    priced = np.array([m.known for m in moving], dtype=bool)[every.groups.place]
+    rejected = rejections(table, every, spec.nodes_max - spec.nodes_min + 1, estimates, priced)
+    if not (known & priced).all():
+        every = every.keep(known & priced)
+    groups = every.groups
     rate = np.array([e.throughput if isinstance(e, Estimate) else np.nan for e in estimates])
     low = np.array([e.low if isinstance(e, Estimate) else np.nan for e in estimates])
     boots = [assumptions.boot_s.get(cloud, assumptions.default_boot_s) for cloud in table.cloud_names]
@@ -207,13 +177,13 @@ def candidates(
     size_gb = checkpoint_gb(spec)
     return Candidates(
         table=table,
-        rows=rows,
-        nodes=nodes,
-        group=group,
+        rows=every.rows,
+        nodes=every.nodes,
+        group=every.group,
         groups=groups,
-        preference=preference,
+        preference=every.preference,
         estimates=estimates,
-        configs=flat,
+        configs=every.configs,
         hazards=hazards,
         lookups=Lookups(
             work_s=spec.work.amount / rate,
@@ -230,108 +200,9 @@ def candidates(
         save_s=save_s(size_gb, assumptions),
         restore_s=assumptions.save_s if size_gb is None else size_gb / assumptions.transfer_gb_per_s,
         interval_s=spec.checkpoint.interval_s,
+        recovers=spec.recovery != "none",
         rejected=rejected,
         notes=(*data_notes(spec), *storage_notes),
-    )
-
-
-def _configs(table: OfferTable, rows: Index) -> tuple[list[tuple[str, int]], NDArray[np.int64]]:
-    """Distinct (GPU, GPUs per machine) of ``rows``, and which of them each row is."""
-    width = int(table.gpu_count.max(initial=0)) + 1
-    code = table.gpu[rows].astype(np.int64) * width + table.gpu_count[rows]
-    used, position = _distinct(code)
-    return [(table.gpu_names[c // width], int(c % width)) for c in used.tolist()], position
-
-
-def _places(table: OfferTable, rows: Index) -> tuple[list[str], NDArray[np.int64]]:
-    width = len(table.region_names)
-    code = table.cloud[rows].astype(np.int64) * width + table.region[rows]
-    used, position = _distinct(code)
-    names = [f"{table.cloud_names[c // width]}/{table.region_names[c % width]}" for c in used.tolist()]
-    return names, position
-
-
-_MOST_CODES = 50_000_000
-
-
-def _distinct(code: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """``np.unique`` with inverse for non-negative integers, without sorting where they are small."""
-    most = int(code.max(initial=-1)) + 1
-    if most > _MOST_CODES:
-        used, position = np.unique(code, return_inverse=True)
-        return used, position.astype(np.int64)
-    seen = np.zeros(most, dtype=bool)
-    seen[code] = True
-    used = np.flatnonzero(seen)
-    place = np.empty(most, dtype=np.int32)  # only what is used is read again
-    place[used] = np.arange(used.size)
-    return used, place[code].astype(np.int64)
-
-
-def _row_groups(table: OfferTable, rows: Index, hazards: Hazards) -> tuple[Index, NDArray[np.int64]]:
-    """One row of every group, and the group of every row: GPU × count × region × source of hazard."""
-    if not rows.size:
-        return rows, np.zeros(0, dtype=np.int64)
-    counts, regions = int(table.gpu_count.max()) + 1, len(table.region_names)
-    clouds, sources = len(table.cloud_names), len(hazards.sources)
-    code = table.gpu[rows].astype(np.int64)
-    for size, column in (
-        (counts, table.gpu_count), (clouds, table.cloud), (regions, table.region), (sources, hazards.source)
-    ):  # fmt: skip
-        code *= size
-        code += column[rows]
-    used, group = _distinct(code)
-    first = np.empty(used.size, dtype=np.intp)
-    # of many writes to one place numpy keeps the last: backwards, so that it is the first row
-    first[group[::-1]] = rows[::-1]
-    return first, group
-
-
-def _within_memory(
-    profile: ProfileRef,
-    configs: Sequence[Config],
-    estimates: Sequence[Estimate | Refusal],
-    library: Library | None,
-) -> tuple[Estimate | Refusal, ...]:
-    """A speed is of no use where the training does not fit. Memory that is not known leaves nothing out."""
-    found: list[Estimate | Refusal] = []
-    for config, estimate, fit in zip(
-        configs, estimates, fits(profile, configs, library=library), strict=True
-    ):
-        if fit.fits is False and isinstance(estimate, Estimate):
-            measure = f"run it on {config[1]} × {config[0]}"
-            short_gib = fit.short_gib
-            found.append(Refusal(reason=fit.method, measure=measure, label=MEMORY, short_gib=short_gib))
-        else:
-            found.append(estimate)
-    return tuple(found)
-
-
-def _rejected(
-    table: OfferTable,
-    groups: Groups,
-    sizes: NDArray[np.int64],
-    known: NDArray[np.bool_],
-    priced: NDArray[np.bool_],
-    estimates: tuple[Estimate | Refusal, ...],
-) -> tuple[Rejection, ...]:
-    """Candidates in groups (``sizes``) that have no estimate, by reason, or no egress tariff."""
-    by_reason: dict[str, tuple[int, int]] = {}
-    by_config = np.bincount(groups.config, weights=sizes, minlength=len(estimates))
-    unknown, firsts = np.unique(groups.config[~known], return_index=True)
-    positions = np.flatnonzero(~known)[firsts]
-    for config, g in zip(unknown.tolist(), positions.tolist(), strict=True):
-        refusal = estimates[config]
-        assert isinstance(refusal, Refusal)
-        reason = f"{refusal.label}: {refusal.reason}"
-        count, first = by_reason.get(reason, (0, g))
-        by_reason[reason] = (count + int(by_config[config]), first)
-    unpriced = np.flatnonzero(known & ~priced)
-    if unpriced.size:
-        by_reason["egress tariff of the region unknown"] = (int(sizes[unpriced].sum()), int(unpriced[0]))
-    return tuple(
-        Rejection(reason=reason, count=count, example=table.row(int(groups.row[g])).key)
-        for reason, (count, g) in by_reason.items()
     )
 
 

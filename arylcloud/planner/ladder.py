@@ -25,6 +25,9 @@ from arylcloud.planner.work_units import conversion
 
 PEAK_EXPONENT: Final = 0.36
 BANDWIDTH_EXPONENT: Final = 0.50
+UNKNOWN_GPU: Final = "no estimate, figures of the GPU not known"
+NO_WAY: Final = "no estimate, nothing leads from the measured GPUs there"
+"""Labels of refusals."""
 POWER_LAW_BAND: Final = (math.log(1.5), math.log(2.0))
 """(down, up) logarithms: [T/1.5, 2T]."""
 _NEIGHBOURS: Final = 3
@@ -55,7 +58,7 @@ class Refusal:
     reason: str
     measure: str
     """What to measure so that it can be estimated."""
-    label: str = "no estimate"
+    label: str
     """What kind of no it is."""
     short_gib: float | None = None
     """Of GPU memory: what the nearest answer lacks."""
@@ -146,7 +149,7 @@ class Ladder:
         ranked: list[tuple[bool, bool, float, str, float]] = []
         for other, known in self.points.first.items():
             precision, source = next(iter(known.values())).precision, gpus.BY_NAME.get(other)
-            ratio = _log_ratios(target, source, precision)
+            ratio = log_ratios(target, source, precision)
             if ratio is not None and other != gpu:
                 peak, bandwidth = ratio
                 log_ratio = PEAK_EXPONENT * peak + BANDWIDTH_EXPONENT * bandwidth
@@ -199,18 +202,21 @@ class Ladder:
         measured = ", ".join(sorted(self.points.first)) or "no GPU"
         spec = gpus.BY_NAME.get(gpu)
         if spec is None or flops.peak_tflops(spec, "16bit") is None or spec.mem_bw_gbps is None:
+            label = UNKNOWN_GPU
             reason = f"{name}: not measured on {gpu}, whose peak or bandwidth is not known"
         else:
+            label = NO_WAY
             reason = f"{name}: measured on {measured} only, and nothing leads from there to {gpu}"
         full = "" if per_node == 1 else f" and on one full node of {per_node}"
         return Refusal(
             reason=reason,
             measure=f"run some hundred steps on 1 × {gpu}{full}, and put the rate into the job file: "
             f"profile: {{{gpu}:1: RATE, unit: {self.unit}}}",
+            label=label,
         )
 
 
-def _log_ratios(target: GpuSpec | None, known: GpuSpec | None, precision: str) -> tuple[float, float] | None:
+def log_ratios(target: GpuSpec | None, known: GpuSpec | None, precision: str) -> tuple[float, float] | None:
     """(log peak ratio, log bandwidth ratio), or None where a figure is missing."""
     if target is None or known is None or target.mem_bw_gbps is None or known.mem_bw_gbps is None:
         return None

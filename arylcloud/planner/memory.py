@@ -119,7 +119,7 @@ def _fit(
     if need is None or have is None:
         what = f"{gpu}'s memory" if need is not None else f"the memory that {name} needs"
         return Fit(fits=None, need_gib=need, method=f"{what} is not known: not checked")
-    how = f"{need:.0f} GiB per GPU at least (16 bytes per parameter"
+    how = f"{need:.1f} GiB per GPU at least (16 bytes per parameter"
     how += f" over {total} GPUs" if sharded and total > 1 else ""
     method = f"{how}, activations recomputed); {gpu} has {have:g}"
     return Fit(fits=need <= have, need_gib=need, method=method, short_gib=max(0.0, need - have) or None)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arylcloud.core.errors import InfeasibleError
-from arylcloud.core.job import Constraints, JobSpec
-from arylcloud.planner.estimator import Refusal
+from arylcloud.core.gpus import BY_NAME, serving
+from arylcloud.core.job import Accelerator, Constraints, JobSpec
+from arylcloud.planner.evaluate import FATAL, LOSSY, Evaluation, limited, need, unfinished, within
 from arylcloud.planner.feasible import Feasible, feasible
+from arylcloud.planner.gate import nearest
 from arylcloud.planner.inputs import Candidates
+from arylcloud.planner.ladder import Refusal, log_ratios
 from arylcloud.planner.memory import MEMORY
 from arylcloud.pricing.table import OfferTable
-
-if TYPE_CHECKING:
-    from arylcloud.planner.evaluate import Evaluation
 
 
 def nothing_offered(spec: JobSpec, table: OfferTable, found: Feasible) -> InfeasibleError:
@@ -49,13 +49,14 @@ def _single_changes(spec: JobSpec, table: OfferTable) -> Iterator[str]:
         if offers is not None:
             row = int(offers.rows[np.argmin(table.usd_per_hour[offers.rows])])
             price = float(table.usd_per_hour[row])
-            yield f"raise max_usd_per_hour to ${price:.4g} ({table.row(row).key})"
+            yield f"raise max_usd_per_hour to ${up(price, 4):g} ({table.row(row).key})"
     if spec.market != "auto" and works(replace(spec, market="auto")) is not None:
         yield f"allow {'on-demand' if spec.market == 'spot' else 'spot'} machines (market: auto)"
     if resources.accelerators:
         counts = works(replace(spec, resources=replace(resources, accelerators=(), any_of=plain)))
         if counts is not None:
-            yield f"choose among the GPUs that are offered so: {_offered(table, counts)}"
+            offered = _offered(table, counts, resources.accelerators)
+            yield f"choose among the GPUs that are offered so: {offered}"
     for name, what in (
         ("zones", "another zone"),
         ("regions", "another region"),
@@ -80,20 +81,41 @@ def _single_changes(spec: JobSpec, table: OfferTable) -> Iterator[str]:
             yield f"ask for less {what}"
 
 
-def _offered(table: OfferTable, offers: Feasible) -> str:
-    pairs = sorted({(int(table.gpu[i]), int(table.gpu_count[i])) for i in offers.rows})
-    names = sorted(f"{table.gpu_names[gpu]}:{count}" for gpu, count in pairs)
+def _offered(table: OfferTable, offers: Feasible, wanted: Sequence[Accelerator]) -> str:
+    """The same GPUs with other counts first, then those that are most like them."""
+    pairs = {(table.gpu_names[table.gpu[i]], int(table.gpu_count[i])) for i in offers.rows}
+
+    def far(pair: tuple[str, int]) -> tuple[float, float, str, int]:
+        gpu, count = pair
+        best = min(
+            (_unlike(a.gpu, gpu), abs(math.log(count / max(a.count, 1))) if a.count else 0.0) for a in wanted
+        )
+        return (*best, gpu, count)
+
+    names = [f"{gpu}:{count}" for gpu, count in sorted(pairs, key=far)]
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
+def _unlike(wanted: str, gpu: str) -> float:
+    """How far two GPUs are apart in peak and bandwidth; inf where a figure is not known."""
+    if gpu == wanted:
+        return 0.0
+    if gpu in serving(wanted):
+        return 1e-12
+    ratios = log_ratios(BY_NAME.get(wanted), BY_NAME.get(gpu), "16bit")
+    return math.inf if ratios is None else 1e-9 + abs(ratios[0]) + abs(ratios[1])
+
+
 def nothing_estimated(cands: Candidates) -> InfeasibleError:
-    """Offers there are, but nobody knows what the job would get out of them."""
+    """Offers there are, but nobody knows what the job would get out of them, or it does not fit."""
     refusals = [e for e in cands.estimates if isinstance(e, Refusal)]
-    small = [e for e in refusals if e.label == MEMORY]
-    if small and len(small) == len(refusals):
-        nearest = min(small, key=lambda e: e.short_gib or math.inf)
+    least = nearest(refusals)
+    if least is not None:
+        others = {c[0] for c, e in zip(cands.configs, cands.estimates, strict=True)
+                  if isinstance(e, Refusal) and e.label != MEMORY}  # fmt: skip
+        more = f" (no estimate for {', '.join(sorted(others))})" if others else ""
         return InfeasibleError(
-            f"no offer has enough GPU memory: {nearest.reason}",
+            f"no offer has enough GPU memory; nearest: {least.reason}{more}",
             hint="allow GPUs with more memory, more of them per machine, or more machines (nodes)",
         )
     if refusals:
@@ -116,96 +138,98 @@ def limits_missed(
     every: Evaluation,
     evaluated: Callable[[JobSpec, Feasible], Evaluation],
 ) -> InfeasibleError:
-    """Candidates there are, but none within deadline, budget and max_runtime at p90."""
-    if not every.finite.any():
-        return InfeasibleError(
-            "no candidate would ever finish: machines are lost faster than checkpoints are saved",
-            hint="allow on-demand machines (market: auto), or make checkpoints smaller",
-        )
-    if every.adverse is None:
-        return InfeasibleError(
-            "recovery is none, and every offer may be taken back",
-            hint="market: spot accepts that; or on_demand",
-        )
-    alone = {name: _within(every, spec.constraints, (name,)) for name in _set(spec.constraints)}
-    binding = [name for name, mask in alone.items() if not mask.any()]
+    """Candidates there are, but none that finishes within deadline, budget and max_runtime at p90. The hint
+    names changes each of which is enough."""
     outs = list(_other_ways(spec, table, evaluated))
-    if not binding:
-        message, change = _together(spec, table, every)
+    base = every.finite if every.safe is None else every.finite & every.safe
+    if not every.finite.any():
+        message, change = _never(table, every)
+    elif not base.any():
+        message = "recovery is none, and every offer may be taken back"
+        change = "market: spot accepts that, where a loss on the way is not likely; or recovery: auto"
     else:
-        message, change = _one_limit(spec, table, every, binding[0])
+        message, change = _limits(spec, table, every, base)
+    return InfeasibleError(message, hint="; or ".join([*outs, change] if not base.any() else [change, *outs]))
+
+
+def _never(table: OfferTable, every: Evaluation) -> tuple[str, str]:
+    why = unfinished(every)
+    if FATAL in why:
+        worst = every.adverse
+        assert worst is not None
+        i = int(np.argmax(worst.of_group.survival[worst.group]))
+        chance = float(worst.of_group.survival[worst.group[i]])
+        return (
+            "recovery is none, and a machine is more likely lost on the way than not: no loss before the end"
+            f" in {chance:.0%} at best (p90, {_what(table, every, i)})",
+            "recovery: auto, which goes on from the last checkpoint",
+        )
+    if LOSSY in why:
+        return (
+            "no candidate would ever finish: machines are lost faster than checkpoints are saved",
+            "make checkpoints smaller",
+        )
+    i = int(np.argmin(every.hours))
+    return (
+        f"no candidate would finish within 11 years: the fastest takes {every.hours[i] / 8766:,.0f} years"
+        f" ({_what(table, every, i)})",
+        "less work, or faster GPUs",
+    )
+
+
+def _limits(spec: JobSpec, table: OfferTable, every: Evaluation, base: NDArray[np.bool_]) -> tuple[str, str]:
+    """What binds, and the nearest limits that would do: one of them where that is enough, else several."""
+    adverse, limits = every.adverse, spec.constraints
+    assert adverse is not None
+    names = limited(limits)
+    met = {name: within(adverse, limits, name) & base for name in names}
+    values = {"deadline": adverse.hours, "budget": adverse.usd, "max_runtime": adverse.run_hours}
+    binding = [name for name in names if not met[name].any()]
+    if binding:
+        name = binding[0]
+        i = _least(values[name], base)
+        message = f"{_said(limits, name)}: {_WHICH[name]} {_amount(name, values[name][i])} (p90)"
+        message += f" on {_what(table, every, i)}"
         if len(binding) > 1:
             message += f" (and {' and '.join(binding[1:])} cannot be met either)"
-    return InfeasibleError(message, hint="; or ".join([change, *outs]))
+    else:
+        message = f"{' and '.join(names)} together: each can be met, not all at once"
+    changes = []
+    for name in names:
+        others = np.logical_and.reduce([base, *(met[other] for other in names if other != name)])
+        if others.any():
+            i = _least(values[name], others)
+            changes.append(f"{_relaxed(name, values[name][i])} ({_what(table, every, i)})")
+    if not changes:
+        excess = np.max([values[name] / need(limits, name) for name in names], axis=0)
+        i = _least(excess, base)
+        parts = [_relaxed(name, values[name][i]) for name in names if not met[name][i]]
+        changes = [f"{' and '.join(parts)}, all at once ({_what(table, every, i)})"]
+    return message, ", or ".join(changes)
 
 
-def _set(limits: Constraints) -> list[str]:
-    named = {"deadline": limits.deadline_s, "budget": limits.budget_usd, "max_runtime": limits.max_runtime_s}
-    return [name for name, value in named.items() if value is not None]
+_WHICH = {
+    "deadline": "the fastest feasible run needs",
+    "budget": "the cheapest feasible run needs",
+    "max_runtime": "the fastest feasible run needs",
+}
 
 
-def _within(every: Evaluation, limits: Constraints, names: tuple[str, ...]) -> NDArray[np.bool_]:
-    adverse, mask = every.adverse, every.finite.copy()
-    assert adverse is not None
-    if "deadline" in names and limits.deadline_s is not None:
-        mask &= adverse.hours * 3600.0 <= limits.deadline_s
-    if "budget" in names and limits.budget_usd is not None:
-        mask &= adverse.usd_mean <= limits.budget_usd
-    if "max_runtime" in names and limits.max_runtime_s is not None:
-        mask &= adverse.run_hours * 3600.0 <= limits.max_runtime_s
-    return mask
-
-
-def _one_limit(spec: JobSpec, table: OfferTable, every: Evaluation, name: str) -> tuple[str, str]:
-    adverse, limits = every.adverse, spec.constraints
-    assert adverse is not None
+def _said(limits: Constraints, name: str) -> str:
+    """A limit as the user may have written it: minutes below an hour."""
+    value = need(limits, name)
     if name == "budget":
-        i = _least(adverse.usd_mean, every.finite)
-        need = float(adverse.usd_mean[i])
-        return (
-            f"budget ${limits.budget_usd:g}: the cheapest feasible run needs ${need:,.2f} (p90)"
-            f" on {_what(table, every, i)}",
-            f"raise the budget to ${_up(need):g}",
-        )
-    values = adverse.hours if name == "deadline" else adverse.run_hours
-    limit_s = limits.deadline_s if name == "deadline" else limits.max_runtime_s
-    assert limit_s is not None
-    i = _least(values, every.finite)
-    need = float(values[i])
-    return (
-        f"{name} {_span(limit_s)}: the fastest feasible run needs {need:.1f} h (p90)"
-        f" on {_what(table, every, i)}",
-        f"relax {name} to {_up(need):g}h",
-    )
+        return f"budget ${value:g}"
+    return f"{name} {value * 60:.3g}m" if value < 1 else f"{name} {value:g}h"
 
 
-def _span(limit_s: float) -> str:
-    """As the user may have written it: minutes below an hour."""
-    return f"{limit_s / 60:.3g}m" if limit_s < 3600 else f"{limit_s / 3600:g}h"
+def _amount(name: str, value: float) -> str:
+    """The same rounding wherever a need is named: a little more than it is."""
+    return f"${up(value):g}" if name == "budget" else f"{up(value):g} h"
 
 
-def _together(spec: JobSpec, table: OfferTable, every: Evaluation) -> tuple[str, str]:
-    """Each limit can be met, not all at once: what the money buys, and what the time costs."""
-    adverse, limits = every.adverse, spec.constraints
-    assert adverse is not None
-    names = _set(limits)
-    others = tuple(name for name in names if name != "budget")
-    if limits.budget_usd is None:
-        i = _least(adverse.hours, _within(every, limits, ("max_runtime",)))
-        need = float(adverse.hours[i])
-        return (
-            f"deadline and max_runtime together: the fastest run needs {need:.1f} h (p90)",
-            f"relax deadline to {_up(need):g}h",
-        )
-    i = _least(adverse.usd_mean, _within(every, limits, others))
-    j = _least(adverse.hours, _within(every, limits, ("budget",)))
-    money, time = float(adverse.usd_mean[i]), float(adverse.hours[j])
-    return (
-        f"{' and '.join(names)} together: in time it costs at least ${money:,.2f}"
-        f" (p90, {_what(table, every, i)}),"
-        f" within ${limits.budget_usd:g} it takes at least {time:.1f} h (p90, {_what(table, every, j)})",
-        f"raise the budget to ${_up(money):g}, or relax {others[0]} to {_up(time):g}h",
-    )
+def _relaxed(name: str, value: float) -> str:
+    return f"raise the budget to ${up(value):g}" if name == "budget" else f"relax {name} to {up(value):g}h"
 
 
 def _other_ways(
@@ -238,11 +262,14 @@ def _what(table: OfferTable, every: Evaluation, i: int) -> str:
     return f"{int(every.cands.nodes[i])} × {table.row(int(every.cands.rows[i])).key}"
 
 
-def _up(value: float) -> float:
-    """Rounded up to three digits, so that what is proposed really suffices.
+def up(value: float, digits: int = 3) -> float:
+    """Rounded up to some digits, so that what is proposed really suffices.
 
-    >>> _up(14.21), _up(1234.5)
+    >>> up(14.21), up(1234.5)
     (14.3, 1240.0)
     """
-    digits = 2 - int(np.floor(np.log10(value)))
-    return float(np.ceil(round(value * 10.0**digits, 6)) / 10.0**digits)
+    places = digits - 1 - int(np.floor(np.log10(value)))
+    steps = math.ceil(round(value * 10.0**places, 6))
+    while float(f"{steps / 10.0**places:.12g}") < value:  # what rounding has taken away
+        steps += 1
+    return float(f"{steps / 10.0**places:.12g}")

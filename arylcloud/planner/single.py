@@ -12,15 +12,19 @@ from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Offer
 from arylcloud.core.plan import Candidate, CatalogueStamp, Plan, Quantiles, Rejection, Usd
 from arylcloud.planner import explain
-from arylcloud.planner.cost import expected
+from arylcloud.planner.cost import central, expected, pessimistic
 from arylcloud.planner.evaluate import (
     Evaluation,
     evaluate,
     frontier_of,
+    limited,
+    need,
     pareto_of,
     rank_of,
     ranked,
     rivals_of,
+    unfinished,
+    within,
 )
 from arylcloud.planner.feasible import Feasible, feasible
 from arylcloud.planner.profiles import Library
@@ -49,11 +53,11 @@ def plan_job(
     rows stand. InfeasibleError (exit 3) names what stands in the way and the nearest way out; UsageError:
     a name (profile, cloud, region, type) that nobody knows.
     """
-    from arylcloud.planner import relax  # knows us; only the answer "no" needs it
-
     history = tuple(history)
     found = feasible(spec, table)
     if not found.rows.size:
+        from arylcloud.planner import relax  # knows us; only the answer "no" needs it
+
         raise relax.nothing_offered(spec, table, found)
     if spec.profile is None or spec.work is None:
         from arylcloud.planner.unprofiled import plan_by_tflops
@@ -72,9 +76,11 @@ def plan_job(
         )
 
     every = evaluated(spec, found)
-    if not len(every.cands):
-        raise relax.nothing_estimated(every.cands)
     if not every.acceptable.any():
+        from arylcloud.planner import relax
+
+        if not len(every.cands):
+            raise relax.nothing_estimated(every.cands)
         raise relax.limits_missed(spec, table, every, evaluated)
     order = ranked(table, every, limit)
     on_frontier = pareto_of(every)
@@ -87,11 +93,24 @@ def plan_job(
     on_front = _with_why(spec, build(points, [rank_of(every, int(i)) for i in points]), picked[0])
     rejected = (*found.rejected, *every.cands.rejected, *_missed(spec, table, every))
     first, chosen = int(order[0]), picked[0]
-    rivals = [
-        None if i is None else explain.Rival(i, build(np.array([i]), [rank_of(every, i)])[0])
-        for i in rivals_of(table, every, first)
-    ]
-    why = explain.reasons(spec, every, first, chosen, *rivals)
+    rivals = rivals_of(table, every, first)
+
+    def rival(i: int | None) -> explain.Rival | None:
+        return None if i is None else explain.Rival(i, build(np.array([i]), [rank_of(every, i)])[0])
+
+    why = explain.reasons(
+        spec,
+        every,
+        first,
+        chosen,
+        explain.Rivals(
+            elsewhere=rival(rivals.elsewhere),
+            dearer=rival(rivals.dearer),
+            ties=rivals.ties,
+            other_kind=rival(rivals.other_kind),
+            other_gpu=rival(rivals.other_gpu),
+        ),
+    )
     return Plan(
         job=spec,
         objective=spec.objective.name,
@@ -107,30 +126,31 @@ def plan_job(
 
 
 def _missed(spec: JobSpec, table: OfferTable, every: Evaluation) -> tuple[Rejection, ...]:
-    """How many candidates each limit costs (one may miss several)."""
-    found: list[Rejection] = []
-
-    def count(reason: str, missed: NDArray[np.bool_]) -> None:
-        number = int(np.count_nonzero(missed))
-        if number:
-            row = int(every.cands.rows[int(missed.argmax())])
-            found.append(Rejection(reason=reason, count=number, example=table.row(row).key))
-
-    count("would never finish: lost faster than it saves", ~every.finite)
-    limits, adverse = spec.constraints, every.adverse
-    if adverse is not None and limits.deadline_s is not None:
-        late = every.finite & (adverse.hours * 3600.0 > limits.deadline_s)
-        count(f"misses the deadline of {limits.deadline_s / 3600:g} h (p90)", late)
-    if adverse is not None and limits.budget_usd is not None:
-        count(
-            f"over the budget of ${limits.budget_usd:g} (p90)",
-            every.finite & (adverse.usd_mean > limits.budget_usd),
-        )
-    if adverse is not None and limits.max_runtime_s is not None:
-        long = every.finite & (adverse.run_hours * 3600.0 > limits.max_runtime_s)
-        count(f"runs longer than max_runtime {limits.max_runtime_s / 3600:g} h (p90)", long)
-    if spec.recovery == "none" and spec.market == "auto":
-        count("may be taken back, and recovery is none", every.cands.hazard_per_hour(slice(None)) > 0)
+    """Offers none of whose numbers of machines is acceptable, once each, under what the furthest of them
+    falls to."""
+    rows, adverse, limits = every.cands.rows, every.adverse, spec.constraints
+    stages: list[tuple[str, NDArray[np.bool_]]] = list(unfinished(every).items())
+    if every.safe is not None:
+        stages.append(("may be taken back, and recovery is none", ~every.safe))
+    for name in limited(limits) if adverse is not None else ():
+        assert adverse is not None
+        text = {
+            "deadline": f"misses the deadline of {need(limits, name):g} h (p90)",
+            "budget": f"over the budget of ${need(limits, name):g} (p90)",
+            "max_runtime": f"runs longer than max_runtime {need(limits, name):g} h (p90)",
+        }
+        stages.append((text[name], ~within(adverse, limits, name)))
+    stage = np.full(rows.shape, len(stages), dtype=np.int64)
+    for number, (_reason, fails) in reversed(list(enumerate(stages))):
+        stage[fails] = number
+    starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+    best = np.maximum.reduceat(stage, starts)
+    found = []
+    for number, (reason, _fails) in enumerate(stages):
+        at = np.flatnonzero(best == number)
+        if at.size:
+            key = table.row(int(rows[starts[at[0]]])).key
+            found.append(Rejection(reason=reason, count=int(at.size), example=key))
     return tuple(found)
 
 
@@ -146,20 +166,24 @@ def _build(
         return ()
     cands, limits = every.cands, spec.constraints
     inputs = cands.cost(at)
-    central, adverse = expected(inputs), expected(inputs, adverse=True)
+    run = expected(inputs)
+    one_each = np.arange(at.size)
+    typical = central(inputs, one_each, inputs.usd_per_hour)
+    adverse = pessimistic(inputs, typical)
+    hours_p90, usd_p90, worst = adverse.hours, adverse.usd, adverse.of_group.survival
     found: list[Candidate] = []
     for k, i in enumerate(at.tolist()):
         estimate, row = cands.estimate(i), int(cands.rows[i])
-        hours = Quantiles(p50=float(central.hours_p50[k]), p90=float(adverse.hours[k]))
+        hours = Quantiles(p50=float(run.hours_p50[k]), p90=float(hours_p90[k]))
         usd = Usd(
-            p50=float(central.usd_p50[k]),
-            p90=float(adverse.usd_mean[k]),
-            mean=float(central.usd_mean[k]),
-            compute=float(central.compute_usd[k]),
-            boot=float(central.boot_usd[k]),
-            egress=float(central.egress_usd[k]),
-            storage=float(central.storage_usd[k]),
-            lost_work=float(central.lost_work_usd[k]),
+            p50=float(run.usd_p50[k]),
+            p90=float(usd_p90[k]),
+            mean=float(run.usd_mean[k]),
+            compute=float(run.compute_usd[k]),
+            boot=float(run.boot_usd[k]),
+            egress=float(run.egress_usd[k]),
+            storage=float(run.storage_usd[k]),
+            lost_work=float(run.lost_work_usd[k]),
         )
         candidate = Candidate(
             rank=ranks[k],
@@ -173,10 +197,13 @@ def _build(
             usd=usd,
             interruptions_per_hour=float(inputs.hazard_per_hour[k]),
             hazard_source=cands.hazards.source_of(row),
-            meets_deadline=None if limits.deadline_s is None else hours.p90 * 3600.0 <= limits.deadline_s,
+            meets_deadline=None if limits.deadline_s is None else hours.p90 <= limits.deadline_s / 3600.0,
             meets_budget=None if limits.budget_usd is None else usd.p90 <= limits.budget_usd,
             pareto=bool(frontier[i]),
             why="",
+            throughput_low=estimate.low,
+            throughput_high=estimate.high,
+            survival=None if cands.recovers else Quantiles(p50=float(run.survival[k]), p90=float(worst[k])),
         )
         found.append(candidate)
     return tuple(found)

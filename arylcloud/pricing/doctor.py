@@ -19,14 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arylcloud.core import gpus
+from arylcloud.pricing.codes import group_codes, key_codes
 from arylcloud.pricing.table import (
     ON_DEMAND,
     RESERVED,
     SPOT,
     UNKNOWN_AS_OF,
     OfferTable,
-    group_codes,
-    key_codes,
 )
 
 SPOT_TOLERANCE_USD: Final = 1e-4

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from arylcloud.core import gpus
 from arylcloud.core.errors import UsageError
 from arylcloud.core.offer import Market
-from arylcloud.pricing.table import MARKETS, UNKNOWN_AS_OF, OfferTable, key_codes
+from arylcloud.pricing.codes import key_codes
+from arylcloud.pricing.table import MARKETS, UNKNOWN_AS_OF, OfferTable
 
 Order = Literal["price", "price_per_gpu", "age"]
 Mask = NDArray[np.bool_]

@@ -10,13 +10,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from functools import reduce
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arylcloud.core.offer import Market, Offer
+from arylcloud.pricing.codes import key_codes
 
 MARKETS: Final = (Market.ON_DEMAND, Market.SPOT, Market.RESERVED)
 """``market`` holds positions in this tuple."""
@@ -25,6 +25,8 @@ SPOT: Final = 1
 RESERVED: Final = 2
 UNKNOWN_AS_OF: Final = -(2**63)
 """``as_of`` of a price whose age nobody knows."""
+
+PRICE_UNKNOWN: Final = "price unknown"
 
 TEXT_COLUMNS: Final = ("cloud", "region", "zone", "instance_type", "gpu", "source")
 COLUMNS: Final[dict[str, str]] = {
@@ -111,12 +113,19 @@ class OfferTable:
         found: NDArray[np.bool_] = lookup[getattr(self, column)]
         return found
 
+    def planning_needs(self) -> dict[str, NDArray[np.bool_]]:
+        """What a row lacks that cannot be planned with → the rows that have it."""
+        price = self.usd_per_hour
+        return {
+            "GPU unknown": self.gpu >= 0,
+            "number of GPUs unknown, or a fraction of one": self.gpu_count > 0,
+            PRICE_UNKNOWN: np.isfinite(price) & (price > 0),
+        }
+
     @property
     def plannable(self) -> NDArray[np.bool_]:
         """Rows with a price above 0, a GPU and a whole number of them."""
-        price = self.usd_per_hour
-        priced = np.isfinite(price) & (price > 0)
-        usable: NDArray[np.bool_] = priced & (self.gpu_count > 0) & (self.gpu >= 0)
+        usable: NDArray[np.bool_] = np.logical_and.reduce(list(self.planning_needs().values()))
         return usable
 
     def take(self, index: NDArray[Any]) -> OfferTable:
@@ -269,23 +278,6 @@ def overlay(base: OfferTable, over: OfferTable) -> OfferTable:
     keys = key_codes(both)
     keep = np.concatenate([~np.isin(keys[: len(base)], keys[len(base) :]), np.ones(len(over), dtype=bool)])
     return both.take(keep)
-
-
-def group_codes(table: OfferTable, *columns: str) -> NDArray[np.int64]:
-    """One integer per row, equal where all ``columns`` (codes or markets) are equal."""
-
-    def step(codes: NDArray[np.int64], column: str) -> NDArray[np.int64]:
-        values = getattr(table, column)
-        size = len(MARKETS) if column == "market" else len(table.vocabulary(column))
-        mixed: NDArray[np.int64] = codes * (size + 1) + (values.astype(np.int64) + 1)
-        return mixed
-
-    return reduce(step, columns, np.zeros(len(table), dtype=np.int64))
-
-
-def key_codes(table: OfferTable) -> NDArray[np.int64]:
-    """Identity of a row: cloud, region, zone, instance type and market (``Offer.key``)."""
-    return group_codes(table, "cloud", "region", "zone", "instance_type", "market")
 
 
 _expected = {*COLUMNS, *(vocabulary_field(c) for c in TEXT_COLUMNS), "known_digest"}

@@ -166,19 +166,3 @@ def load_tariffs(path: Path | None = None) -> Tariffs:
         pairs_source=pairs["source"],
         pairs_as_of=pairs["as_of"],
     )
-
-
-def egress_usd_per_gb(from_place: str, to_place: str, *, tariffs: Tariffs | None = None) -> Tariff:
-    """$/GB between two places. Reads the bundled file when no ``tariffs`` are given: load them once
-    where many pairs are asked."""
-    return (load_tariffs() if tariffs is None else tariffs).egress(from_place, to_place)
-
-
-def storage_usd_per_gb_month(cloud: str, *, tariffs: Tariffs | None = None) -> Tariff:
-    """$/GB-month of object storage."""
-    return (load_tariffs() if tariffs is None else tariffs).storage(cloud)
-
-
-def disk_usd_per_gb_month(cloud: str, *, tariffs: Tariffs | None = None) -> Tariff:
-    """$/GB-month of a boot disk."""
-    return (load_tariffs() if tariffs is None else tariffs).disk(cloud)

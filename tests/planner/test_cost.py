@@ -174,9 +174,40 @@ def test_totals_are_the_kernel_row_by_row(seed: int) -> None:
     rows = groups.take(group)
     import dataclasses
 
-    for adverse in (False, True):
-        each = expected(dataclasses.replace(rows, usd_per_hour=price), adverse=adverse)
-        many = cost.totals(groups, group, price, adverse=adverse)
-        np.testing.assert_allclose(many.usd_mean, each.usd_mean, rtol=1e-12)
-        np.testing.assert_allclose(many.hours, each.hours, rtol=1e-12)
-        np.testing.assert_allclose(many.hours_p50, each.hours_p50, rtol=1e-12)
+    priced = dataclasses.replace(rows, usd_per_hour=price)
+    usual, worse = expected(priced), expected(priced, adverse=True)
+    typical = cost.central(groups, group, price)
+    np.testing.assert_allclose(typical.usd, usual.usd_mean, rtol=1e-12)
+    np.testing.assert_allclose(typical.hours, usual.hours_p50, rtol=1e-12)
+    bad = cost.pessimistic(groups, typical)
+    np.testing.assert_allclose(bad.run_hours, worse.run_hours, rtol=1e-12)
+    assert (bad.usd >= np.maximum(worse.usd_mean, usual.usd_p50) * (1 - 1e-12)).all()
+    assert (bad.hours >= np.maximum(worse.hours, usual.hours_p50) * (1 - 1e-12)).all()
+
+
+def test_the_pessimistic_figures_are_never_below_the_typical_ones() -> None:
+    """A median of whole losses may lie above a mean that is hardly worse."""
+    groups = inputs(
+        1, work_s=3600.0 * 20, hazard_per_hour=1.7 / 20, hazard_adverse_per_hour=1.7 / 20, boot_s=7200.0
+    )
+    group, price = np.zeros(1, dtype=np.int64), groups.usd_per_hour
+    typical = cost.central(groups, group, price)
+    usual, same = expected(groups), expected(groups, adverse=True)
+    assert usual.hours_p50[0] > same.hours[0]  # what is clamped
+    bad = cost.pessimistic(groups, typical)
+    assert bad.hours[0] == usual.hours_p50[0]
+    assert bad.usd[0] >= usual.usd_p50[0] * (1 - 1e-12)
+
+
+def test_without_recovery_there_is_nothing_to_come_back_to() -> None:
+    import dataclasses
+
+    risky = inputs(1, work_s=36_000.0, hazard_per_hour=0.1, hazard_adverse_per_hour=0.3)
+    once = expected(dataclasses.replace(risky, recovers=False))
+    assert (once.losses[0], once.lost_work_usd[0]) == (0, 0)
+    assert once.hours[0] == once.hours_p50[0] < expected(risky).hours[0]
+    assert once.survival[0] == pytest.approx(np.exp(-0.1 * risky.nodes[0] * once.hours[0]))
+    assert (
+        expected(dataclasses.replace(risky, recovers=False), adverse=True).survival[0] < once.survival[0] ** 2
+    )
+    assert expected(risky).survival[0] == 1

@@ -43,6 +43,15 @@ def test_nothing_fits() -> None:
         plan_job(SPEC, from_offers([_offer("T4", 16, 0.1)]))
 
 
+def test_one_gpu_that_nobody_knows_does_not_hide_that_nothing_fits() -> None:
+    rows = [_offer("Voodoo", 4, 0.1), _offer("T4", 16, 0.1), _offer("A10", 24, 0.1)]
+    with pytest.raises(InfeasibleError, match=r"no offer has enough GPU memory.*A10 has 24.*Voodoo") as no:
+        plan_job(SPEC, from_offers(rows))
+    assert no.value.hint is not None
+    assert "more memory" in no.value.hint
+    assert "run it on" not in no.value.hint
+
+
 def test_a_small_model_fits_the_small_gpu() -> None:
     small = TransformerShape(params=124e6, layers=12, hidden=768, seq_len=1024)
     spec = replace(SPEC, profile=ProfileRef(shape=small))

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.hints import relaxed
 
 from arylcloud.core.codec import decode, encode
 from arylcloud.core.errors import InfeasibleError
@@ -131,6 +132,32 @@ def test_a_tighter_limit_never_helps(
         assert tight.chosen.usd is not None
         assert tight.chosen.hours.p90 * 3600 <= hours * 3600 * tighter
         assert tight.chosen.usd.p90 <= budget * tighter
+
+
+@given(
+    market=markets,
+    deadline=st.floats(0.5, 40),
+    budget=st.floats(0.5, 300),
+    runtime=st.none() | st.floats(0.5, 40),
+    nodes=st.integers(1, 3),
+)
+@settings(max_examples=60)
+def test_a_hint_that_is_followed_gives_a_plan(
+    market: list[Offer], deadline: float, budget: float, runtime: float | None, nodes: int
+) -> None:
+    limits = Constraints(
+        deadline_s=deadline * 3600,
+        budget_usd=budget,
+        max_runtime_s=None if runtime is None else runtime * 3600,
+    )
+    table = from_offers(market)
+    try:
+        plan_job(job(limits=limits, nodes=nodes), table, assumptions=FREE)
+    except InfeasibleError as no:
+        ways = relaxed(limits, str(no.hint))
+        assert ways
+        for changed in ways:
+            assert plan_job(job(limits=changed, nodes=nodes), table, assumptions=FREE).chosen
 
 
 @given(market=markets, c=st.floats(0.1, 20))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from arylcloud.pricing.codes import key_codes
 from arylcloud.pricing.doctor import examine
-from arylcloud.pricing.table import key_codes
 
 
 def test_synthetic_offers_are_plannable_distinct_and_reproducible() -> None:

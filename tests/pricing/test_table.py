@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from support.offers import QUICK, any_offer, offer, offer_lists
 
 from arylcloud.core.offer import Offer
+from arylcloud.pricing.codes import key_codes
 from arylcloud.pricing.table import (
     OfferTable,
     concat,
     from_offers,
-    key_codes,
     overlay,
 )
 

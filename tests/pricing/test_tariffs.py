@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from arylcloud.pricing.catalogue import load_bundled
-from arylcloud.pricing.tariffs import (
-    disk_usd_per_gb_month,
-    egress_usd_per_gb,
-    load_tariffs,
-    storage_usd_per_gb_month,
-)
+from arylcloud.pricing.tariffs import Tariffs, load_tariffs
+
+
+@pytest.fixture(scope="module")
+def tariffs() -> Tariffs:
+    return load_tariffs()
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ from arylcloud.pricing.tariffs import (
         ("internet", "aws/us-east-1", 0.0, ""),
     ],
 )
-def test_egress(source: str, target: str, usd: float | None, says: str) -> None:
-    tariff = egress_usd_per_gb(source, target)
+def test_egress(tariffs: Tariffs, source: str, target: str, usd: float | None, says: str) -> None:
+    tariff = tariffs.egress(source, target)
     assert tariff.usd == usd
     assert says in tariff.assumption
     assert tariff.source
@@ -56,8 +56,8 @@ def test_egress(source: str, target: str, usd: float | None, says: str) -> None:
         ("oci", None, None),
     ],
 )
-def test_storage_and_disks(cloud: str, storage: float | None, disk: float | None) -> None:
-    for tariff, usd in ((storage_usd_per_gb_month(cloud), storage), (disk_usd_per_gb_month(cloud), disk)):
+def test_storage_and_disks(tariffs: Tariffs, cloud: str, storage: float | None, disk: float | None) -> None:
+    for tariff, usd in ((tariffs.storage(cloud), storage), (tariffs.disk(cloud), disk)):
         assert tariff.usd == usd
         assert tariff.unit == "GB-month"
         assert tariff.as_of is not None or usd in (None, 0.0)
