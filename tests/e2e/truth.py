@@ -34,7 +34,7 @@ def settled(home: Home, job_id: str, *, truth: Digests | None = None, phase: str
     assert state.phase_code
     assert state.phase_text
     if phase == "succeeded":
-        name, digests = final_weights(home.prefix(job_id))
+        name, digests = final_weights(home, state)
         wanted = truth if truth is not None else chain_truth(tuple(sorted(state.spec.envs.items())))
         assert digests == wanted, f"{name} differs from the uninterrupted run's"
     machines_accounted(home, job_id)
@@ -47,17 +47,16 @@ def settled(home: Home, job_id: str, *, truth: Digests | None = None, phase: str
 # ---------------------------------------------------------------- weights
 
 
-def final_weights(prefix: Path) -> tuple[str, Digests]:
+def final_weights(home: Home, state: JobState) -> tuple[str, Digests]:
     """Name and file digests of the last checkpoint, put together from its chunks."""
-    paths = (prefix / "ckpt" / "manifests").glob("*.json")
-    newest = max(
-        (json.loads(p.read_text()) for p in paths), key=lambda m: (m["step"], m["epoch"], m["number"])
-    )
+    assert state.lineage is not None, "the job has no checkpoint"
+    prefix = home.prefix(state.job_id)
+    manifest = json.loads((prefix / state.lineage.manifest).read_text())
     found = {}
-    for file in newest["files"]:
+    for file in manifest["files"]:
         chunks = [prefix / "ckpt" / "chunks" / c["sha256"][:2] / c["sha256"] for c in file["chunks"]]
         found[file["path"]] = hashlib.sha256(b"".join(path.read_bytes() for path in chunks)).hexdigest()
-    return newest["directory"], found
+    return manifest["directory"], found
 
 
 def folder_weights(folder: Path) -> Digests:
