@@ -1,16 +1,18 @@
-"""``arylcloud gc``: machines that carry a journal's id and that no open lease knows."""
+"""``arylcloud gc``: machines that carry a journal's id and that nobody answers for."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from arylcloud.core.ports import Machine
+    from arylcloud.cli.gcfacts import Foreign, Jobs
+    from arylcloud.core.errors import ArylError
+    from arylcloud.core.ports import Machine, Provider
     from arylcloud.launcher.journal import Journal
-    from arylcloud.launcher.state import JobState
 
 app = typer.Typer(add_completion=False)
 
@@ -25,11 +27,14 @@ def gc(
     infra: Annotated[
         list[str] | None, typer.Option("--infra", help="Which clouds; all that this version knows.")
     ] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", help="Where the jobs of other journals lie, to see their owners.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> int:
     """Find and end machines that this journal started and does not know; list those of others."""
-    from arylcloud.cli.assemble import open_journal, providers_for
-    from arylcloud.cli.output import emit_json, note, rate
+    from arylcloud.cli.assemble import open_journal, providers_for, store_root_uri
+    from arylcloud.cli.output import emit_json
     from arylcloud.cli.settings import folders
     from arylcloud.providers import registry
 
@@ -38,48 +43,153 @@ def gc(
     asked = infra or [
         cloud for cloud in registry.PROVIDERS if cloud != "local" or places.local_cloud.exists()
     ]
-    providers = providers_for(asked, places)
-    now_s = time.time()
-    found: list[dict[str, Any]] = []
-    ended: list[str] = []
-    for cloud, provider in providers.items():
-        machines = provider.list_machines(journal_id=None)
-        jobs = _jobs(journal)  # after the list: what it shows was written down before it was asked for
-        ours = {journal.journal_id} | {state.journal_id for state in jobs.values()}
+    sweep = Sweep(
+        journal=journal,
+        root_uri=store_root_uri(places, store),
+        owner=owner,
+        dryrun=dryrun,
+        quiet=json_,
+        now_s=time.time(),
+    )
+    for cloud, provider in providers_for(asked, places).items():
+        sweep.cloud(cloud, provider)
+    sweep.say_the_rest()
+    if json_:
+        emit_json(
+            {
+                "found": sweep.found,
+                "terminated": sweep.terminated,
+                "unattended": list(sweep.unattended.values()),
+                "errors": sweep.errors,
+                "dryrun": dryrun,
+            }
+        )
+    return sweep.exit_code
+
+
+@dataclass(slots=True, kw_only=True)
+class Sweep:
+    """One cloud after the other; an error of one does not stop the others."""
+
+    journal: Journal
+    root_uri: str
+    owner: str | None
+    dryrun: bool
+    quiet: bool
+    now_s: float
+    found: list[dict[str, Any]] = field(default_factory=list)
+    terminated: list[str] = field(default_factory=list)
+    unattended: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By job: machines with an open lease, and no launcher at work."""
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    exit_code: int = 0
+
+    def cloud(self, cloud: str, provider: Provider) -> None:
+        from arylcloud.cli.gcfacts import jobs_of
+        from arylcloud.core.errors import AccessError, CloudError
+
+        try:
+            machines = provider.list_machines(journal_id=None)
+            renewed = bool(machines) and provider.capabilities().renews_until
+        except (CloudError, AccessError) as error:
+            self._failed(cloud, error)
+            return
+        jobs = jobs_of(self.journal)  # after the list: what it shows was written down before it was asked for
         for machine in machines:
             if machine.state.value == "gone":
                 continue
-            mine = machine.journal_id in ours
-            answered_for = _answered_for(journal, jobs.get(machine.job_id), machine) if mine else None
-            if answered_for is not None:
-                if answered_for:
-                    note(f"{cloud} {machine.instance_id}: left alone: {answered_for}")
-                continue
-            expired = machine.until_s is not None and machine.until_s < now_s
-            end = mine or (machine.journal_id == owner and expired)
-            found.append(_document(machine, mine, expired))
-            if end and not dryrun:
-                provider.terminate(machine)
-                ended.append(machine.instance_id)
-            if not json_:
-                whose = (
-                    "of this journal, and nobody works with it"
-                    if mine
-                    else f"of journal {machine.journal_id}"
-                )
-                what = "ended" if end and not dryrun else ("would be ended" if end else "left alone")
-                note(
-                    f"{cloud} {machine.instance_id} {machine.instance_type} at {rate(machine.usd_per_hour)}, "
-                    f"job {machine.job_id}, {whose}: {what}"
-                )
-    if json_:
-        emit_json({"found": found, "terminated": ended, "dryrun": dryrun})
-    elif not found:
-        note("nothing found: every machine of this journal is known and worked with")
-    return 0
+            try:
+                self._machine(provider, machine, jobs, renewed=renewed)
+            except (CloudError, AccessError) as error:
+                self._failed(cloud, error)
+
+    def _machine(self, provider: Provider, machine: Machine, jobs: Jobs, *, renewed: bool) -> None:
+        from arylcloud.cli.gcfacts import foreign, standing
+
+        ours = {self.journal.journal_id} | {state.journal_id for state in jobs.states.values()}
+        if machine.journal_id not in ours and machine.job_id not in jobs.unreadable:
+            seen = foreign(machine, self.root_uri, renewed=renewed, now_s=self.now_s)
+            self.found.append(_document(machine, seen, self.now_s))
+            self._end_foreign(provider, machine, seen)
+            return
+        how, why = standing(self.journal, jobs, machine, self.now_s)
+        if how == "unknown":
+            self._say(f"{_name(machine)}: left alone: {why}")
+        elif how == "unattended":
+            self._unattended(machine, why)
+        elif how == "stray":
+            self.found.append(_document(machine, None, self.now_s))
+            self._end(provider, machine, "of this journal, and nobody works with it")
+
+    def _end_foreign(self, provider: Provider, machine: Machine, seen: Foreign) -> None:
+        from arylcloud.cli.output import seconds
+
+        heard = "its owner's last heartbeat is not known here"
+        if seen.launcher_heard_s is not None:
+            heard = f"its owner was heard {seconds(max(0.0, self.now_s - seen.launcher_heard_s))} ago"
+        elif seen.machine_heard_s is not None:
+            heard = f"itself heard {seconds(max(0.0, self.now_s - seen.machine_heard_s))} ago"
+        whose = f"of journal {machine.journal_id}, {heard}"
+        if machine.journal_id == self.owner and not seen.why_not:
+            self._end(provider, machine, whose)
+        else:
+            hint = seen.why_not or f"its lease is over: --owner {machine.journal_id} ends it"
+            self._say(f"{_line(machine)}, {whose}: left alone: {hint}")
+
+    def _end(self, provider: Provider, machine: Machine, whose: str) -> None:
+        if not self.dryrun:
+            provider.terminate(machine)
+            self.terminated.append(machine.instance_id)
+        self._say(f"{_line(machine)}, {whose}: {'would be ended' if self.dryrun else 'ended'}")
+
+    def _unattended(self, machine: Machine, why: str) -> None:
+        entry = self.unattended.setdefault(
+            machine.job_id,
+            {"job_id": machine.job_id, "machines": [], "hint": f"arylcloud resume {machine.job_id}"},
+        )
+        entry["machines"].append(
+            {"cloud": machine.cloud, "instance_id": machine.instance_id, "usd_per_hour": machine.usd_per_hour}
+        )
+        self._say(f"{_line(machine)}: no launcher works on its job, and it goes on costing ({why})")
+
+    def say_the_rest(self) -> None:
+        for entry in self.unattended.values():
+            n = len(entry["machines"])
+            self._say(
+                f"job {entry['job_id']} has {n} machine{'s' * (n != 1)} and no launcher\n"
+                f"hint: `{entry['hint']}` gives it one"
+            )
+        if not self.found and not self.unattended and not self.errors:
+            self._say("nothing found: every machine of this journal is known and worked with")
+
+    def _failed(self, cloud: str, error: ArylError) -> None:
+        self.errors.append({"cloud": cloud, "kind": error.kind, "code": error.code, "message": error.message})
+        self.exit_code = max(self.exit_code, error.exit_code)
+        self._say(f"error: {cloud}: {error.message}")
+        if error.hint:
+            self._say(f"hint: {error.hint}")
+
+    def _say(self, text: str) -> None:
+        from arylcloud.cli.output import note
+
+        if not self.quiet:
+            note(text)
 
 
-def _document(machine: Machine, mine: bool, expired: bool) -> dict[str, Any]:
+def _name(machine: Machine) -> str:
+    return f"{machine.cloud} {machine.instance_id}"
+
+
+def _line(machine: Machine) -> str:
+    from arylcloud.cli.output import rate
+
+    price = rate(machine.usd_per_hour)
+    return f"{_name(machine)} {machine.instance_type} at {price}, job {machine.job_id}"
+
+
+def _document(machine: Machine, seen: Foreign | None, now_s: float) -> dict[str, Any]:
+    """``seen`` None: a machine of ours, whose lease nobody counts any more."""
+    over = None if machine.until_s is None else machine.until_s < now_s
     return {
         "cloud": machine.cloud,
         "region": machine.region,
@@ -89,51 +199,9 @@ def _document(machine: Machine, mine: bool, expired: bool) -> dict[str, Any]:
         "job_id": machine.job_id,
         "lease_id": machine.lease_id,
         "owner": machine.journal_id,
-        "ours": mine,
-        "lease_expired": expired,
+        "ours": seen is None,
+        "lease_until_s": machine.until_s,
+        "lease_expired": over if seen is None else seen.expired,
+        "launcher_heard_s": None if seen is None else seen.launcher_heard_s,
+        "machine_heard_s": None if seen is None else seen.machine_heard_s,
     }
-
-
-def _jobs(journal: Journal) -> dict[str, JobState]:
-    from arylcloud.launcher.fold import replay
-
-    return {job_id: replay(journal.records(job_id)) for job_id in journal.jobs()}
-
-
-def _answered_for(journal: Journal, state: JobState | None, machine: Machine) -> str | None:
-    """None: nobody answers for this machine of ours. Else why it is left alone; empty where all is well.
-
-    Well is: an open lease in the journal that knows the machine, or a launcher at work on the job. A
-    launcher that died between ``create`` and its record leaves a lease without a machine, and a machine
-    without a record: that one is found. The mailbox is asked too: the job may have been adopted
-    elsewhere, and this home's journal of it may have ended long ago."""
-    from arylcloud.core.errors import ArylError
-
-    if state is None:
-        return None
-    if _knows(state, machine) or journal.claimed(state.job_id):
-        return ""
-    try:
-        return "" if _knows(_newest(journal, state), machine) else None
-    except ArylError as error:
-        return f"its job's records cannot be read ({error.message})"
-
-
-def _knows(state: JobState, machine: Machine) -> bool:
-    lease = state.leases.get(machine.lease_id)
-    return lease is not None and lease.open and lease.instance_id == machine.instance_id
-
-
-def _newest(journal: Journal, state: JobState) -> JobState:
-    """The job as its mailbox tells it: records beyond this home's own. Nothing is written."""
-    from arylcloud.checkpoint.store import file_path, open_store
-    from arylcloud.core.events import Record
-    from arylcloud.core.protocol import JOURNAL_PREFIX, journal_key
-    from arylcloud.launcher.fold import replay
-
-    if state.prefix_uri.startswith("file://") and not file_path(state.prefix_uri).is_dir():
-        return state  # deleted: nobody can have gone on with it
-    store = open_store(state.prefix_uri, create=False)
-    head = journal.head(state.job_id)
-    found = (store.get(info.key) for info in store.list(JOURNAL_PREFIX, after=journal_key(head)))
-    return replay((Record.from_bytes(data) for data in found if data is not None), state)

@@ -103,6 +103,8 @@ class Capabilities:
     market_clock: MarketClock
     boot_s: float
     """Usual wall seconds from create to the first heartbeat."""
+    renews_until: bool = False
+    """Machines may renew their ``until``, so that the one which is listed is the lease's end."""
     compressed: bool = False
     """True on the local cloud under compressed time: its dollars are not spent by anyone."""
 

@@ -95,6 +95,7 @@ class LocalProvider:
                 billing=Billing(minimum_s=health["minimum_s"]),
                 market_clock=MarketClock(origin_s=health["origin_s"], scale=health["scale"]),
                 boot_s=health["boot_s"],
+                renews_until=True,
                 compressed=health["scale"] != 1.0,
             )
         return self._capabilities

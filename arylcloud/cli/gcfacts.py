@@ -1,0 +1,169 @@
+"""Who answers for a machine that a cloud shows: what ``gc`` has to know before it ends anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from arylcloud.core.ports import Machine, ObjectStore
+    from arylcloud.launcher.journal import Journal
+    from arylcloud.launcher.state import JobState
+
+T = TypeVar("T")
+Standing = Literal["well", "unattended", "stray", "unknown"]
+"""Of a machine of ours. *Well*: a launcher works on its job, here or elsewhere. *Unattended*: its lease is
+open, and no launcher is at work: it goes on costing. *Stray*: no lease of any journal knows it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jobs:
+    """The jobs of this home's journal."""
+
+    states: dict[str, JobState] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Job → why its records cannot be read: nothing of it is touched."""
+
+
+def jobs_of(journal: Journal) -> Jobs:
+    """Raises IntegrityError, LocalStateError if the journal as a whole cannot be read."""
+    from arylcloud.core.errors import IntegrityError
+    from arylcloud.launcher.fold import replay
+
+    found = Jobs()
+    for job_id in journal.jobs():
+        try:
+            found.states[job_id] = replay(journal.records(job_id))
+        except IntegrityError as error:
+            found.unreadable[job_id] = error.message
+    return found
+
+
+def standing(journal: Journal, jobs: Jobs, machine: Machine, now_s: float) -> tuple[Standing, str]:
+    """Of a machine of ours, and why (empty where there is nothing to add).
+
+    A launcher that died between ``create`` and its record leaves a lease without a machine, and a machine
+    without a record: a stray. The mailbox is asked too: the job may have been adopted elsewhere, and this
+    home's journal of it may have ended long ago."""
+    from arylcloud.core.errors import ArylError
+    from arylcloud.launcher.holder import living
+
+    if machine.job_id in jobs.unreadable:
+        return (
+            "unknown",
+            f"the records of {machine.job_id} cannot be read ({jobs.unreadable[machine.job_id]})",
+        )
+    state = jobs.states.get(machine.job_id)
+    if state is None:
+        return "stray", ""
+    if journal.claimed(state.job_id):
+        return "well", ""
+    try:
+        store = _mailbox(state)
+        newest = state if store is None else _newest(journal, state, store)
+        if not _knows(newest, machine):
+            return "stray", ""
+        if store is not None and living(store, now_s) is not None:
+            return "well", ""
+    except ArylError as error:
+        return "unknown", f"its job's mailbox cannot be read ({error.message})"
+    return "unattended", f"its lease is {newest.leases[machine.lease_id].phase}"
+
+
+def _knows(state: JobState, machine: Machine) -> bool:
+    lease = state.leases.get(machine.lease_id)
+    return lease is not None and lease.open and lease.instance_id == machine.instance_id
+
+
+def _mailbox(state: JobState) -> ObjectStore | None:
+    """None: its folder has been deleted, so that nobody can have gone on with the job."""
+    from arylcloud.checkpoint.store import file_path, open_store
+
+    if state.prefix_uri.startswith("file://") and not file_path(state.prefix_uri).is_dir():
+        return None
+    return open_store(state.prefix_uri, create=False)
+
+
+def _newest(journal: Journal, state: JobState, store: ObjectStore) -> JobState:
+    """The job as its mailbox tells it: records beyond this home's own. Nothing is written."""
+    from arylcloud.core.events import Record
+    from arylcloud.core.protocol import JOURNAL_PREFIX, journal_key
+    from arylcloud.launcher.fold import replay
+
+    head = journal.head(state.job_id)
+    found = (store.get(info.key) for info in store.list(JOURNAL_PREFIX, after=journal_key(head)))
+    return replay((Record.from_bytes(data) for data in found if data is not None), state)
+
+
+# ---------------------------------------------------------------- machines of other journals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """What can be known here of a machine of another journal."""
+
+    expired: bool | None
+    """Whether its lease is over, every renewal counted that can be seen. None = that cannot be told."""
+    launcher_heard_s: float | None = None
+    """Wall seconds of its owner's last heartbeat; None = not known here."""
+    machine_heard_s: float | None = None
+    why_not: str = ""
+    """Why it is not ended, even if that is asked for; empty = nothing stands against it."""
+
+
+def foreign(machine: Machine, root_uri: str, *, renewed: bool, now_s: float) -> Foreign:
+    """``root_uri``: the store in which its job may lie. ``renewed``: what the cloud lists as ``until`` is
+    kept up to date by the machine itself (``Capabilities.renews_until``)."""
+    from arylcloud.core import protocol as mail
+    from arylcloud.core.errors import ArylError
+    from arylcloud.launcher.holder import FRESH_S
+
+    launcher = agent = unattended_s = None
+    try:
+        store = _prefix(root_uri, machine.job_id)
+        if store is not None:
+            job = _document(store, mail.JOB_KEY, mail.JobDoc)
+            unattended_s = None if job is None else job.spec.unattended_s
+            launcher = _document(store, mail.LAUNCHER_KEY, mail.LauncherBeat)
+            agent = _document(store, mail.beat_key(machine.lease_id), mail.Heartbeat)
+    except ArylError as error:
+        return Foreign(expired=None, why_not=f"its job's mailbox cannot be read ({error.message})")
+    launcher_s = None if launcher is None else launcher.at_s
+    agent_s = None if agent is None else agent.at_s
+    until_s = machine.until_s
+    if until_s is not None and launcher_s is not None and unattended_s is not None:
+        until_s = max(until_s, launcher_s + unattended_s)
+    expired: bool | None = None
+    if until_s is not None and until_s >= now_s:
+        expired = False
+    elif until_s is not None and (renewed or unattended_s is not None):
+        expired = True
+    heard_s = max((s for s in (launcher_s, agent_s) if s is not None), default=None)
+    why_not = ""
+    if expired is None:
+        why_not = "its lease may have been renewed, which cannot be seen here: name its store with --store"
+    elif not expired:
+        why_not = "its lease goes on"
+    elif heard_s is not None and now_s - heard_s < FRESH_S:
+        why_not = f"it was heard {max(0.0, now_s - heard_s):.0f} s ago"
+    return Foreign(expired=expired, launcher_heard_s=launcher_s, machine_heard_s=agent_s, why_not=why_not)
+
+
+def _prefix(root_uri: str, job_id: str) -> ObjectStore | None:
+    """The mailbox of that job in that store; None where a folder is not there. ``job_id`` is a tag that
+    anybody may have written: checked as a key before it becomes part of a path."""
+    from arylcloud.checkpoint.keys import checked_key
+    from arylcloud.checkpoint.store import file_path, open_store, sub
+
+    if root_uri.startswith("file://") and not file_path(root_uri).is_dir():
+        return None
+    if "/" in job_id:
+        return None
+    return sub(open_store(root_uri, create=False), checked_key(f"jobs/{job_id}"))
+
+
+def _document(store: ObjectStore, key: str, cls: type[T]) -> T | None:
+    from arylcloud.core.codec import loads
+
+    data = store.get(key)
+    return None if data is None else loads(cls, data, what=key)

@@ -1,0 +1,315 @@
+"""What ``gc`` ends, what it leaves alone, and what it says of it: with clouds that show what we like."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arylcloud.checkpoint.store import file_uri, open_store
+from arylcloud.cli import assemble
+from arylcloud.cli.main import run as aryl
+from arylcloud.core import events as ev
+from arylcloud.core.clock import MarketClock
+from arylcloud.core.codec import dumps
+from arylcloud.core.errors import AccessError, ArylError, ThrottledError
+from arylcloud.core.job import JobSpec
+from arylcloud.core.offer import Offer
+from arylcloud.core.ports import Billing, Capabilities, Machine, MachineState, ObjectStore
+from arylcloud.core.protocol import (
+    JOB_KEY,
+    LAUNCHER_KEY,
+    AgentPhase,
+    Heartbeat,
+    JobDoc,
+    LauncherBeat,
+    beat_key,
+)
+from arylcloud.launcher.journal import Journal
+from tests.support.harness import offer
+
+HOUR_S = 3600.0
+JOB = "digits-0a1b2c3d"
+LEASE = f"{JOB}-r0-a1"
+OTHER = "journal-of-another"
+
+
+class Cloud:
+    """A provider that shows ``machines``; ``renews`` says whether their ``until`` is a renewed one."""
+
+    def __init__(
+        self, name: str, *machines: Machine, renews: bool = False, error: ArylError | None = None
+    ) -> None:
+        self.name = name
+        self.machines = machines
+        self.renews = renews
+        self.error = error
+        self.stubborn: ArylError | None = None
+        self.ended: list[str] = []
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            notice_s=120.0,
+            billing=Billing(),
+            market_clock=MarketClock(),
+            boot_s=60.0,
+            renews_until=self.renews,
+        )
+
+    def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:
+        assert journal_id is None
+        if self.error is not None:
+            raise self.error
+        return self.machines
+
+    def terminate(self, machine: Machine) -> None:
+        if self.stubborn is not None:
+            raise self.stubborn
+        self.ended.append(machine.instance_id)
+
+
+def machine(
+    instance_id: str = "i-1", *, until_in_s: float | None = HOUR_S, journal_id: str = OTHER
+) -> Machine:
+    return Machine(
+        instance_id=instance_id,
+        token="t",
+        journal_id=journal_id,
+        job_id=JOB,
+        lease_id=LEASE,
+        cloud="aws",
+        region="us-east-1",
+        zone=None,
+        instance_type="p3.2xlarge",
+        market="spot",
+        state=MachineState.RUNNING,
+        usd_per_hour=1.0,
+        launched_s=time.time() - 20 * HOUR_S,
+        until_s=None if until_in_s is None else time.time() + until_in_s,
+    )
+
+
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("ARYLCLOUD_STORE", raising=False)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def run(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*clouds: Cloud, args: Sequence[str] = (), code: int = 0) -> dict[str, Any]:
+        known = {cloud.name: cloud for cloud in clouds}
+        monkeypatch.setattr(assemble, "providers_for", lambda asked, places: known)
+        assert aryl(["gc", "--json", *args]) == code
+        document = dict(json.loads(capsys.readouterr().out))
+        assert aryl(["gc", "--dryrun", *args]) == code
+        document["said"] = capsys.readouterr().err
+        return document
+
+    return call
+
+
+def mailbox(folder: Path, *, launcher_s: float | None = None, agent_s: float | None = None) -> str:
+    """The store of another owner; ages in seconds of who was heard last. Its URI."""
+    root = file_uri(folder)
+    store = open_store(f"{root}/jobs/{JOB}")
+    spec = JobSpec(name="digits", run="x", unattended_s=12 * HOUR_S)
+    store.put(JOB_KEY, dumps(JobDoc(job_id=JOB, journal_id=OTHER, spec=spec, submitted_s=0.0)))
+    if launcher_s is not None:
+        say_launcher(store, launcher_s)
+    if agent_s is not None:
+        beat = Heartbeat(lease_id=LEASE, seq=1, at_s=time.time() - agent_s, phase=AgentPhase.RUNNING)
+        store.put(beat_key(LEASE), dumps(beat))
+    return root
+
+
+def say_launcher(store: ObjectStore, age_s: float) -> None:
+    beat = LauncherBeat(launcher_id="l", host="h", pid=1, at_s=time.time() - age_s)
+    store.put(LAUNCHER_KEY, dumps(beat))
+
+
+# ---------------------------------------------------------------- machines of others
+
+
+def test_a_lease_that_is_only_said_to_be_over_ends_nothing(run: Run) -> None:
+    """No cloud renews a tag by itself: twelve hours after its start, a healthy machine looks like this."""
+    cloud = Cloud("aws", machine(until_in_s=-HOUR_S))
+    found = run(cloud, args=["--owner", OTHER])
+    assert found["found"][0]["lease_expired"] is None
+    assert (found["terminated"], cloud.ended) == ([], [])
+    assert "may have been renewed" in found["said"]
+    assert "last heartbeat is not known" in found["said"]
+
+
+@pytest.mark.parametrize(
+    ("launcher_s", "agent_s", "expired", "ended"),
+    [
+        (100.0, None, False, False),  # renewed a moment ago
+        (13 * HOUR_S, None, True, True),
+        (13 * HOUR_S, 13 * HOUR_S, True, True),
+        (13 * HOUR_S, 5.0, True, False),  # it is alive: saving, and about to end itself
+        (None, None, True, True),  # its launcher has ended and taken its beat away
+    ],
+)
+def test_the_owners_mailbox_tells_of_renewals(
+    run: Run, tmp_path: Path, launcher_s: float | None, agent_s: float | None, expired: bool, ended: bool
+) -> None:
+    root = mailbox(tmp_path / "theirs", launcher_s=launcher_s, agent_s=agent_s)
+    cloud = Cloud("aws", machine(until_in_s=-HOUR_S))
+    found = run(cloud, args=["--owner", OTHER, "--store", root])
+    (row,) = found["found"]
+    assert row["lease_expired"] is expired
+    assert (row["launcher_heard_s"] is None) == (launcher_s is None)
+    assert (row["machine_heard_s"] is None) == (agent_s is None)
+    assert cloud.ended == (["i-1"] if ended else [])
+    if launcher_s is not None:
+        assert "its owner was heard" in found["said"]
+
+
+@pytest.mark.parametrize(("until_in_s", "expired"), [(-60.0, True), (60.0, False), (None, None)])
+def test_a_cloud_whose_machines_renew_their_lease_is_believed(
+    run: Run, until_in_s: float | None, expired: bool | None
+) -> None:
+    cloud = Cloud("local", machine(until_in_s=until_in_s), renews=True)
+    found = run(cloud, args=["--owner", OTHER])
+    assert found["found"][0]["lease_expired"] is expired
+    assert cloud.ended == (["i-1"] if expired else [])
+
+
+def test_nobody_elses_machine_is_ended_unasked(run: Run) -> None:
+    cloud = Cloud("local", machine(until_in_s=-60.0), renews=True)
+    assert run(cloud)["terminated"] == []
+    assert run(cloud, args=["--owner", "somebody"])["terminated"] == []
+    assert cloud.ended == []
+
+
+def test_a_job_id_that_climbs_opens_no_folder(run: Run, tmp_path: Path) -> None:
+    root = mailbox(tmp_path / "theirs", launcher_s=1.0)
+    sly = replace(machine(until_in_s=-60.0), job_id="../../etc")
+    found = run(Cloud("aws", sly), args=["--owner", OTHER, "--store", root])
+    assert found["found"][0]["lease_expired"] is None
+
+
+# ---------------------------------------------------------------- clouds that do not answer
+
+
+def test_one_clouds_error_does_not_stop_the_others(run: Run) -> None:
+    away = Cloud("aws", error=ThrottledError("slow down"))
+    here = Cloud("local", machine(until_in_s=-60.0), renews=True)
+    found = run(away, here, args=["--owner", OTHER], code=5)
+    assert here.ended == ["i-1"]
+    assert [(e["cloud"], e["kind"]) for e in found["errors"]] == [("aws", "throttled")]
+    assert "slow down" in found["said"]
+    assert "nothing found" not in found["said"]
+
+
+def test_one_machine_that_cannot_be_ended_does_not_stop_the_others(run: Run) -> None:
+    stuck = Cloud("aws", machine("i-1", until_in_s=-60.0), machine("i-2", until_in_s=-60.0), renews=True)
+    stuck.stubborn = AccessError("no permission")
+    here = Cloud("local", machine("i-3", until_in_s=-60.0), renews=True)
+    known = {"aws": stuck, "local": here}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assemble, "providers_for", lambda asked, places: known)
+        assert aryl(["gc", "--owner", OTHER]) == 4
+    assert here.ended == ["i-3"]
+
+
+# ---------------------------------------------------------------- machines of our own
+
+
+@pytest.fixture
+def own(home: Path, tmp_path: Path) -> tuple[Journal, ObjectStore]:
+    """A job of this home, one machine of which is in the journal, and no launcher."""
+    (home / "state").mkdir(parents=True)
+    journal = Journal(home / "state" / "journal.db")
+    store = open_store(f"{file_uri(tmp_path / 'store')}/jobs/{JOB}")
+    facts: list[ev.Event] = [
+        ev.JobSubmitted(
+            spec=JobSpec(name="digits", run="x"),
+            prefix_uri=store.uri,
+            journal_id=journal.journal_id,
+            market_origin_s=0.0,
+            market_scale=1.0,
+        ),
+        ev.LeaseIntended(
+            lease_id=LEASE,
+            token="t",
+            offer=offer(),
+            index=0,
+            attempt=1,
+            purpose="start",
+            until_s=1e10,
+            why="x",
+        ),
+        ev.LeaseCreated(
+            lease_id=LEASE,
+            instance_id="i-1",
+            launched_s=1.0,
+            usd_per_hour=1.0,
+            address=None,
+            billing=Billing(),
+        ),
+    ]
+    for fact in facts:
+        journal.append(JOB, time.time(), "w", fact, None, mirror=store)
+    return journal, store
+
+
+def test_an_open_lease_without_a_launcher_is_said_with_its_remedy(
+    run: Run, own: tuple[Journal, ObjectStore]
+) -> None:
+    journal, store = own
+    cloud = Cloud("aws", machine(journal_id=journal.journal_id))
+    found = run(cloud)
+    (entry,) = found["unattended"]
+    assert entry["job_id"] == JOB
+    assert [m["instance_id"] for m in entry["machines"]] == ["i-1"]
+    assert f"`arylcloud resume {JOB}`" in found["said"]
+    assert "known and worked with" not in found["said"]
+    assert (found["found"], cloud.ended) == ([], [])
+    # also one that is being ended, by nobody
+    journal.append(
+        JOB, time.time(), "w", ev.LeaseEnding(lease_id=LEASE, code="x", why="x"), None, mirror=store
+    )
+    assert "ending" in run(cloud)["said"]
+
+
+def test_a_launcher_here_or_elsewhere_is_all_that_is_needed(
+    run: Run, own: tuple[Journal, ObjectStore]
+) -> None:
+    journal, store = own
+    cloud = Cloud("aws", machine(journal_id=journal.journal_id))
+    with journal.claim(JOB):
+        assert run(cloud)["unattended"] == []
+    say_launcher(store, 2.0)
+    found = run(cloud)
+    assert (found["unattended"], found["found"]) == ([], [])
+    assert "known and worked with" in found["said"]
+    say_launcher(store, HOUR_S)
+    assert len(run(cloud)["unattended"]) == 1
+
+
+def test_a_machine_that_no_lease_knows_is_ended(run: Run, own: tuple[Journal, ObjectStore]) -> None:
+    journal, _ = own
+    cloud = Cloud("aws", machine("i-9", journal_id=journal.journal_id))
+    assert run(cloud)["terminated"] == ["i-9"]
+    assert cloud.ended == ["i-9"]
+
+
+def test_a_job_whose_records_are_damaged_is_left_alone(run: Run, own: tuple[Journal, ObjectStore]) -> None:
+    journal, store = own
+    away = ev.LeaseEnding(lease_id="unknown", code="x", why="x")  # no fold takes this
+    journal.append(JOB, time.time(), "w", away, None, mirror=store)
+    cloud = Cloud("aws", machine(journal_id=journal.journal_id), machine("i-2", journal_id="adopted-from"))
+    found = run(cloud)
+    assert (found["found"], found["terminated"], cloud.ended) == ([], [], [])
+    assert found["said"].count("cannot be read") == 2
