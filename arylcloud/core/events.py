@@ -158,7 +158,10 @@ class TrainingStarted:
     epoch: int
     lease_id: str
     at_s: float
+    """By its machine's clock."""
     step: int
+    ran_s: float = 0.0
+    """How long ago that was when this was journaled: no two machines' clocks are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

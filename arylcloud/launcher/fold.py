@@ -170,6 +170,7 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 epoch=event.epoch,
                 lease_id=event.lease_id,
                 started_at_s=event.at_s,
+                began_at_s=at_s - event.ran_s,
                 first_step=event.step,
             )
             return replace(state, trainings=(*state.trainings, training))

@@ -41,12 +41,11 @@ def burn_usd_per_hour(state: JobState) -> float | None:
 
 
 def trained_market_s(state: JobState, now_s: float) -> float:
-    """Market seconds of running, provisioning excluded: per epoch from the first start to the last stop."""
-    total_s = 0.0
-    for epoch in state.epochs:
-        trainings = [t for t in state.trainings if t.epoch == epoch.number]
-        if trainings:
-            start_s = min(t.started_at_s for t in trainings)
-            stop_s = max(now_s if t.stopped_at_s is None else t.stopped_at_s for t in trainings)
-            total_s += max(0.0, stop_s - start_s) * state.market_clock.scale
-    return total_s
+    """Market seconds of running, provisioning excluded: per epoch, of the rank that has run for longest.
+
+    Two moments of a rank are by its machine's clock; of one that runs still, both are by ours."""
+    longest: dict[int, float] = {}
+    for t in state.trainings:
+        ran_s = now_s - t.began_at_s if t.stopped_at_s is None else t.stopped_at_s - t.started_at_s
+        longest[t.epoch] = max(longest.get(t.epoch, 0.0), ran_s)
+    return sum(longest.values()) * state.market_clock.scale

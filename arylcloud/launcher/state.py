@@ -65,6 +65,9 @@ class Training:
     epoch: int
     lease_id: str
     started_at_s: float
+    """By its machine's clock, as are all moments here but the next."""
+    began_at_s: float
+    """The same moment in the journal's time."""
     first_step: int
     stopped_at_s: float | None = None
     last_step: int | None = None

@@ -30,6 +30,8 @@ class Agent:
     machine: WorldMachine
     state: decide.State
     inputs: decide.Inputs = field(default_factory=decide.Inputs)
+    clock_ahead_s: float = 0.0
+    """What its machine's clock is ahead of the world's: all its documents have it."""
     silent_until_s: float = 0.0
     """Cut off from the mailbox until then; the command goes on."""
     seq: int = 0
@@ -56,6 +58,8 @@ class Agents:
     exit_code: int | None = None
     """Not None: the commands end by themselves with it, at their next step."""
     by_instance: dict[str, Agent] = field(default_factory=dict)
+    clock_ahead_s: float = 0.0
+    """Of the machines to come."""
     duds: int = 0
     """So many of the next machines never come up: running for their cloud, never heard."""
     numbers: dict[int, int] = field(default_factory=dict)
@@ -65,7 +69,7 @@ class Agents:
         for machine in self.world.alive:
             if machine.instance_id not in self.by_instance:
                 state = decide.State(lease_id=machine.spec.lease_id)
-                agent = Agent(machine=machine, state=state)
+                agent = Agent(machine=machine, state=state, clock_ahead_s=self.clock_ahead_s)
                 if self.duds:
                     self.duds -= 1
                     agent.silent_until_s = math.inf
@@ -100,7 +104,7 @@ class Agents:
         if ranks[epoch.number] == len(epoch.members) and agent.step < self.total_steps:
             agent.step += 1
             if agent.epoch_first_step_s is None:
-                agent.epoch_first_step_s = now_s
+                agent.epoch_first_step_s = now_s + agent.clock_ahead_s
             if agent.step % self.checkpoint_every == 0:
                 self._commit(agent, epoch, now_s)
         if agent.step >= self.total_steps:
@@ -125,8 +129,8 @@ class Agents:
                 epoch=epoch.number,
                 number=number,
                 step=agent.step,
-                saved_at_s=now_s,
-                committed_at_s=now_s,
+                saved_at_s=now_s + agent.clock_ahead_s,
+                committed_at_s=now_s + agent.clock_ahead_s,
                 directory=f"step-{agent.step}",
                 files=(),
                 total_bytes=0,
@@ -210,7 +214,7 @@ class Agents:
                 signalled=run.signalled,
                 finished=finished,
                 step=agent.step,
-                at_s=now_s,
+                at_s=now_s + agent.clock_ahead_s,
             )
             if self._reach(agent, lambda: self.store.create(mail.end_key(end.epoch, end.rank), dumps(end))):
                 agent.inputs = replace(agent.inputs, reported_epoch=run.epoch.number)
@@ -235,7 +239,7 @@ class Agents:
             beat = mail.Heartbeat(
                 lease_id=agent.machine.spec.lease_id,
                 seq=agent.seq,
-                at_s=now_s,
+                at_s=now_s + agent.clock_ahead_s,
                 phase=decide.phase(agent.state, agent.inputs),
                 epoch=agent.state.epoch.number if agent.state.epoch is not None else 0,
                 drained_epoch=agent.state.drained_epoch,

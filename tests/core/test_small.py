@@ -64,15 +64,15 @@ def test_a_clock_that_is_set_lets_no_time_pass() -> None:
         max_size=30,
     )
 )
-def test_a_slewed_clock_tells_intervals_within_a_tenth(moves: list[tuple[float, float]]) -> None:
+def test_a_slewed_clock_tells_intervals_within_a_fiftieth(moves: list[tuple[float, float]]) -> None:
     clock = ManualClock(1e9)
     slewed = SlewedClock(clock)
     for passed_s, step_s in moves:
         before_s = slewed.now_s()
         clock.at_s += passed_s
         clock.step(step_s)
-        assert slewed.now_s() - before_s == pytest.approx(passed_s, rel=0.1001, abs=1e-5)
-    for _ in range(40):  # and it comes back to the wall
+        assert slewed.now_s() - before_s == pytest.approx(passed_s, rel=0.0201, abs=1e-5)
+    for _ in range(200):  # and it comes back to the wall
         clock.at_s += 12 * 3600.0
         slewed.now_s()
     assert slewed.now_s() == clock.now_s()

@@ -4,14 +4,19 @@ receivers of notices that do what they like."""
 from __future__ import annotations
 
 import http.client
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.harness import OFFERS, TIMING, Crash, Harness, spec
+from support.harness import JOB, OFFERS, TIMING, Crash, Harness, spec
 from support.scenarios import finish
 
 from arylcloud.core import events as ev
+from arylcloud.core import protocol as mail
+from arylcloud.core.errors import StoreError
 from arylcloud.core.phases import JobPhase, LeasePhase
+from arylcloud.launcher import actions as act
 
 RUNNING = JobPhase.RUNNING
 
@@ -114,6 +119,102 @@ def test_a_throttled_call_is_made_again_with_the_same_token(tmp_path: Path) -> N
     assert h.world.creates == 3
     (lease,) = h.state.leases.values()
     assert lease.offer.key == OFFERS[0].key
+
+
+# ---------------------------------------------------------------- the fence
+
+
+def hide_the_journal(h: Harness, hidden: list[bool]) -> None:
+    """The store answers everything but this one read: the next record of the journal."""
+    get = h.store.get
+
+    def without(key: str) -> bytes | None:
+        if hidden[0] and key.startswith(mail.JOURNAL_PREFIX):
+            raise StoreError("this one cannot be read")
+        return get(key)
+
+    h.store.get = without  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("case", ["boot timeout", "lost", "stop", "sweep"])
+def test_without_a_look_at_the_fence_nothing_is_ended(tmp_path: Path, case: str) -> None:
+    """The job has been adopted elsewhere while this laptop slept: what it thinks of the machines is old."""
+    h = Harness(tmp_path)
+    h.agents.total_steps = 200
+    hidden = [False]
+    hide_the_journal(h, hidden)
+    if case == "boot timeout":
+        h.agents.duds = 1
+        h.tick(3)
+    else:
+        h.until(RUNNING)
+        h.tick(5)
+    hidden[0] = True
+    first = h.running[0]
+    if case == "lost":
+        h.agents.silence(first.instance_id, 100)
+        h.world.lists_fail = True
+    elif case == "stop":
+        h.request("stop")
+    elif case == "sweep":
+        h.world.create(replace(first.spec, token="else", lease_id=f"{JOB}-n0-a9"))
+    running, before = len(h.running), len(h.events)
+    h.tick(100)
+    assert len(h.running) == running, "ended, and perhaps another launcher's"
+    assert not any(m.stopping_until_s for m in h.world.born.values())
+    assert len(h.events) == before, "and nothing is journaled of a world that may be another's"
+    hidden[0], h.world.lists_fail = False, False
+    if case == "sweep":
+        h.tick(5)
+        assert h.running == (first,)
+    else:
+        finish(h, JobPhase.STOPPED if case == "stop" else JobPhase.SUCCEEDED, within=400)
+
+
+def test_an_end_that_is_journaled_is_finished_without_a_mailbox(tmp_path: Path) -> None:
+    h = Harness(tmp_path)
+    h.until(RUNNING)
+    h.world.ends_fail = True
+    h.request("stop")
+    h.tick(8)
+    assert [x.phase for x in h.state.open_leases] == [LeasePhase.ENDING]
+    h.store.down = True
+    h.world.ends_fail = False
+    h.tick(10)
+    assert not h.running
+    h.store.down = False
+    finish(h, JobPhase.STOPPED)
+
+
+def test_the_fence_is_read_once_in_a_tick(tmp_path: Path) -> None:
+    h = Harness(tmp_path, spec=spec(3))
+    h.until(RUNNING)
+    for number in range(5):
+        h.world.create(replace(h.running[0].spec, token=f"{number}", lease_id=f"{JOB}-n0-a9{number}"))
+    looks: list[str] = []
+    look = h.journal.check_fence
+    h.journal.check_fence = lambda *a: (looks.append(a[0]), look(*a))[1]  # type: ignore[method-assign,func-returns-value]
+    h.tick()
+    assert len(looks) == 1
+    h.tick(10)
+    assert len(h.running) == 3
+
+
+def test_a_look_that_has_grown_old_is_taken_again(tmp_path: Path) -> None:
+    """Suspended in the middle of a tick: adopted meanwhile, and its mailbox is not there at first."""
+    h = Harness(tmp_path)
+    h.agents.duds = 1
+    h.tick(int(TIMING.boot_timeout_s))
+    desire = h.launcher.desire
+
+    def sleep_here(*asked: Any) -> act.Desired:
+        h.clock.at_s += 3600.0
+        h.store.down = True
+        return desire(*asked)
+
+    h.launcher.desire = sleep_here
+    h.launch_once()
+    assert not any(m.stopping_until_s for m in h.world.born.values())
 
 
 # ---------------------------------------------------------------- notices

@@ -103,6 +103,23 @@ class Mailbox(MemoryStore):
         return super().list(prefix, after=after)
 
 
+@dataclass
+class Watch:
+    """The clock on the launcher's wall: it may be set, the world's time goes on."""
+
+    clock: ManualClock
+    ahead_s: float = 0.0
+
+    def now_s(self) -> float:
+        return self.clock.at_s + self.ahead_s
+
+    def monotonic_s(self) -> float:
+        return self.clock.monotonic_s()
+
+    def sleep(self, seconds: float) -> None:
+        self.clock.sleep(seconds)
+
+
 def fast(journal: Journal) -> Journal:
     """Without waiting for a disk: these tests are about order, not about power cuts."""
     connection: sqlite3.Connection = journal._db._connection
@@ -134,6 +151,7 @@ class Harness:
 
     def __post_init__(self) -> None:
         self.clock = ManualClock(1000.0)
+        self.watch = Watch(self.clock)
         self.world = World(clock=self.clock)
         self.store = Mailbox(self.clock)
         self.agents = Agents(world=self.world, store=self.store, job_id=JOB)
@@ -158,7 +176,7 @@ class Harness:
             store=self.store,
             providers=providers,
             writer=f"l-{self.writers}",
-            clock=self.clock,
+            clock=self.watch,
             timing=self.timing,
             user_data=lambda action: "stub",
             notify=lambda topic, text: text,
@@ -168,9 +186,9 @@ class Harness:
             job_id=JOB,
             journal=journal,
             executor=executor,
-            observer=Observer(store=self.store, providers=providers, clouds=("aws",), clock=self.clock),
+            observer=Observer(store=self.store, providers=providers, clouds=("aws",), clock=self.watch),
             desire=self._desire,
-            clock=self.clock,
+            clock=self.watch,
             timing=self.timing,
             housekeeper=Housekeeper(store=self.store, every_s=20.0),
         )

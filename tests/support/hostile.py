@@ -55,6 +55,10 @@ class HostileWorld(RuleBasedStateMachine):
         self.harness.pass_time(seconds)
         self.harness.restart()
 
+    @rule(seconds=st.sampled_from([-3600.0, -20.0, 20.0, 3600.0]))
+    def its_clock_is_set(self, seconds: float) -> None:
+        self.harness.watch.ahead_s += seconds
+
     @rule(point=st.integers(1, 12), times=st.integers(1, 4))
     def crash(self, point: int, times: int) -> None:
         self.harness.crash_in = point
@@ -123,6 +127,11 @@ class HostileWorld(RuleBasedStateMachine):
             h.tick(2)
 
     # ------------------------------------------------------------ mailbox and machines
+
+    @rule(seconds=st.sampled_from([-600.0, -6.0, 0.0, 6.0, 600.0]))
+    def clocks_differ(self, seconds: float) -> None:
+        """Of the machines to come, from everybody else's."""
+        self.harness.agents.clock_ahead_s = seconds
 
     @rule(seconds=st.integers(1, 60))
     def mailbox_down(self, seconds: int) -> None:

@@ -6,6 +6,7 @@ pass see earlier ones. Mutable, but never leaves :func:`~arylcloud.launcher.reco
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from arylcloud.core import events as ev
@@ -68,8 +69,12 @@ class Draft:
 
     def silent_s(self, lease: Lease) -> float:
         """Seconds of our own time since the last sign of life."""
-        never = self.now_s - lease.since_s
-        return self.observed.heard_s_ago.get(lease.lease_id, never)
+        heard_s = self.observed.heard_s_ago.get(lease.lease_id)
+        if heard_s is None:
+            return self.now_s - lease.since_s
+        if math.isinf(heard_s):  # not since it became SUSPECT, which took so long
+            return self.now_s - lease.since_s + self.timing.silent_s
+        return heard_s
 
     @property
     def member_epoch(self) -> Epoch | None:

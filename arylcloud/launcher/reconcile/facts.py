@@ -78,7 +78,7 @@ def _heard(d: Draft) -> None:
             continue
         if lease.phase is LeasePhase.PENDING:
             d.note(_phase(lease, LeasePhase.READY, "first heartbeat"), cause_id=f"beat {beat.seq}")
-        elif lease.phase is LeasePhase.SUSPECT and d.silent_s(lease) <= d.timing.silent_s:
+        elif lease.phase is LeasePhase.SUSPECT and d.silent_s(lease) < d.timing.silent_s:
             d.note(_phase(lease, LeasePhase.READY, "heard again"), cause_id=f"beat {beat.seq}")
         elif lease.phase is LeasePhase.READY and _silent(d, lease):
             text = f"not heard for {d.silent_s(lease):.0f} s; kept until its cloud says that it is gone"
@@ -199,7 +199,11 @@ def _trainings(d: Draft) -> None:
         shown_before = (lease.lease_id, beat.first_step_s) in starts  # the epoch before's, still on show
         if (epoch.number, lease.lease_id) not in begun and beat.epoch >= epoch.number and not shown_before:
             event = ev.TrainingStarted(
-                epoch=epoch.number, lease_id=lease.lease_id, at_s=beat.first_step_s, step=epoch.resume_step
+                epoch=epoch.number,
+                lease_id=lease.lease_id,
+                at_s=beat.first_step_s,
+                step=epoch.resume_step,
+                ran_s=max(0.0, beat.at_s - beat.first_step_s) + d.silent_s(lease),
             )
             d.note(event, cause_id=f"beat {beat.seq}")
     by_number = {e.number: e for e in d.state.epochs}
