@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from arylcloud.core.plan import Plan
     from arylcloud.planner.profiles import Library
     from arylcloud.planner.upkeep import Assumptions
+    from arylcloud.pricing.hazard import OwnHistory
     from arylcloud.pricing.table import OfferTable
     from arylcloud.providers.registry import Adapter
 
@@ -73,6 +74,23 @@ def profiles(folders: Folders) -> Library:
     return library(folders.user_profiles)
 
 
+def own_history(folders: Folders) -> tuple[OwnHistory, ...]:
+    """Lives of the machines that this home has had. A journal that cannot be read is no reason to plan
+    nothing: a line says so, and the assumed lives stand."""
+    if not folders.journal.is_file():
+        return ()
+    from arylcloud.cli.output import note
+    from arylcloud.core.clock import SystemClock
+    from arylcloud.core.errors import IntegrityError, LocalStateError
+    from arylcloud.launcher.history import read
+
+    try:
+        return read(folders.journal, SystemClock().now_s())
+    except (IntegrityError, LocalStateError) as error:
+        note(f"own history is not used: {error.message}")
+        return ()
+
+
 def make_plan(
     spec: JobSpec,
     folders: Folders,
@@ -93,6 +111,7 @@ def make_plan(
         overlay(table, from_offers(quoted)) if quoted else table,
         library=profiles(folders) if known is None else known,
         assumptions=assumptions(spec, folders),
+        history=own_history(folders),
         limit=limit,
     )
 

@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from arylcloud.cli.jobtemplate import Answers
+    from arylcloud.core.job import JobSpec
 
 app = typer.Typer(add_completion=False)
 
@@ -58,7 +59,8 @@ def init(
         part.write_text(text, encoding="utf-8")
         try:
             # what does not load must not stand there under its final name
-            load_job(part)
+            spec, _secrets = load_job(part)
+            _check_profile(spec)
         except UsageError as error:
             raise UsageError(error.message.replace(str(part), str(path)), hint=error.hint) from error
         else:
@@ -70,6 +72,19 @@ def init(
     if json_:
         emit_json({"path": str(path), "name": answers.name})
     note(f"wrote {path}; next: `arylcloud plan {path}`")
+
+
+def _check_profile(spec: JobSpec) -> None:
+    """UsageError where ``plan`` would have nothing to go by: an unknown profile, or work in a unit that its
+    rates cannot be turned into."""
+    if spec.profile is None:
+        return
+    from arylcloud.cli.compose import profiles
+    from arylcloud.cli.settings import folders
+    from arylcloud.planner.estimator import estimate_configs
+
+    unit = spec.work.unit if spec.work is not None else None
+    estimate_configs(spec.profile, (), library=profiles(folders()), work_unit=unit)
 
 
 def _ask(known: Answers) -> Answers:

@@ -41,7 +41,7 @@ aryl:
 {_line("profile", a.profile, "mpt-125m", "`profile list`; or your own: {A100:8: 3.1, unit: steps/s}")}
 {_line("work", a.work, "40000 steps", "for time, cost and ETA; also samples, images, tokens")}
   objective: cost               # cost | time | {{cost: 1, usd_per_hour_of_waiting: 20}}
-{_line("deadline", a.deadline, "36h", "wall clock from launch; met at the 90th percentile")}
+{_line("deadline", a.deadline, "36h", "wall clock from launch; met by the pessimistic estimate (p90)")}
 {_line("budget", a.budget, "$500", "all machines, all attempts")}
   # max_usd_per_hour: 12        # per machine
   market: auto                  # spot | on_demand | auto

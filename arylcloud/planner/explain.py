@@ -168,7 +168,7 @@ def band(c: Candidate) -> str:
     if c.throughput is None or c.throughput_low is None or c.throughput_high is None:
         return "band unknown"
     low, high = 1 - c.throughput_low / c.throughput, c.throughput_high / c.throughput - 1
-    return f"-{low:.0%}/+{high:.0%}".replace("%/", "/")
+    return f"-{low * 100:.0f}/+{high * 100:.0f}%"
 
 
 def flip_factor(spec: JobSpec, base: CostInputs, name: str, target: float) -> float | None:

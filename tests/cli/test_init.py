@@ -33,6 +33,22 @@ def test_init_without_anything_is_a_valid_file_too(
     assert "no profile" in json.loads(capsys.readouterr().out)["chosen"]["why"]
 
 
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--profile", "nosuch"], "nosuch"),
+        (["--profile", "resnet-50", "--work", "1e9 tokens"], "tokens"),
+    ],
+)
+def test_init_refuses_what_plan_would_refuse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], says: str
+) -> None:
+    path = tmp_path / "job.yaml"
+    assert run(["init", str(path), *flags]) == 2
+    assert says in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_init_overwrites_only_when_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "job.yaml"
     path.write_text("mine")

@@ -78,7 +78,7 @@ def test_the_table_says_why_and_what_was_not_considered(
 ) -> None:
     assert run(["plan", str(job)]) == 0
     out = capsys.readouterr().out
-    assert "bert · 40000 steps · objective cost · deadline 48.0 h · budget $900.00" in out
+    assert "bert · 40000 steps · objective cost · deadline 48 h · budget $900.00" in out
     for text in (
         "machines",
         "$ mean",
@@ -91,6 +91,57 @@ def test_the_table_says_why_and_what_was_not_considered(
         assert text in out
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 150
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_the_screen_fits_and_explains_its_columns(
+    job: Path, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert run(["plan", str(job), "--objective", "mixed:3", "--market", "spot"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= columns
+    flat = " ".join(out.split())
+    for text in ("#: rank among all places", "+N: N more places", "p90: pessimistic", "score $",
+                 "score: $ mean + $3 × hours p50", "P: nothing is faster and cheaper"):  # fmt: skip
+        assert text in flat
+    assert re.search(r"publ\. -\d+/\+\d+%", out)
+    assert "aws/" in out
+
+
+def test_the_score_that_is_shown_is_the_one_that_ranks(
+    job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(["plan", str(job), "--objective", "mixed:3", "--limit", "60"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    head = next(i for i, line in enumerate(lines) if line.lstrip().startswith("#  machines"))
+    end = lines[head].index("score $") + len("score $")
+    scores = []
+    for line in lines[head + 1 :]:
+        if not re.match(r" *\d+  ", line):
+            break
+        scores.append(float(line[:end].split()[-1].replace(",", "")))
+    assert len(scores) > 3
+    assert scores == sorted(scores)
+
+
+def test_rejections_are_few_lines_and_a_measurement_is_asked_for_in_words_that_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("name: m\nrun: x\naryl: {profile: mpt-7b, work: 1e9 tokens, nodes: 1..2}\n")
+    found = plan_json(capsys, path, "--limit", 100_000)
+    assert len(found["rejected"]) < 12
+    offers = {
+        (c["cloud"], c["region"], c["zone"], c["instance_type"], c["market"]) for c in found["candidates"]
+    }
+    assert sum(r["count"] for r in found["rejected"]) + len(offers) == found["catalogue"]["offers"]
+    assert not any("profile measure" in text for text in found["why"])
+    for c in found["candidates"][:50]:
+        assert c["throughput_low"] < c["throughput"] < c["throughput_high"]
+        wider = max(c["throughput_high"] / c["throughput"] - 1, 1 - c["throughput_low"] / c["throughput"])
+        assert c["throughput_rel_error"] == pytest.approx(wider)
 
 
 def test_infeasible_is_exit_3_with_the_way_out(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -391,7 +391,7 @@ def test_closed_regions_are_used_only_where_they_are_named() -> None:
     )
 
 
-@pytest.mark.parametrize("nodes", [1, 16])
+@pytest.mark.parametrize("nodes", [1, 4])
 def test_every_offer_is_counted_once(bundled: OfferTable, nodes: int) -> None:
     spec = JobSpec(
         name="b", run="true", profile=ProfileRef(name="mpt-7b"), work=Work(amount=1e9, unit="tokens"),
@@ -402,7 +402,7 @@ def test_every_offer_is_counted_once(bundled: OfferTable, nodes: int) -> None:
     assert sum(r.count for r in found.rejected) + len(left) == len(bundled)
     assert len(found.rejected) < 12
     memory = [r.reason for r in found.rejected if "memory" in r.reason]
-    assert len(memory) == (nodes == 1)  # on 16 machines it fits everywhere
+    assert len(memory) == 1
     assert all("; nearest: " in reason for reason in memory)
 
 
