@@ -77,8 +77,8 @@ def test_54_every_job_ends_with_what_it_cost(new_home: NewHome, how: str) -> Non
 def test_79_max_runtime_counts_running_alone(new_home: NewHome) -> None:
     """Nothing is to be had for 40 minutes of the market, longer than the whole ``max_runtime``: they do
     not count. The deadline counts them."""
-    world = market(spot("late", 0.10, capacity=0, steps=[[2400, 0.10, 4]]))
-    home = new_home(world)
+    # each "no" keeps it from being asked again for ten minutes
+    home = new_home(market(spot("late", 0.10), faults=(fault("create", "capacity", times=4),)))
     spec = job(steps=60, max_runtime="35m", deadline="36m")
     done = home.launch(spec, code=105)
     (job_id,) = home.jobs()
@@ -106,7 +106,8 @@ def test_79_max_runtime_ends_what_runs_longer(new_home: NewHome) -> None:
 
 def test_76_a_wait_says_for_what(new_home: NewHome) -> None:
     """Not only ends have reasons: a job that waits says for what, on the default screens."""
-    home = new_home(market(spot("full", 0.10, capacity=0), spot("fuller", 0.11, capacity=0)))
+    full = fault("create", "capacity")  # it is sold out by the time that the launcher asks
+    home = new_home(market(spot("full", 0.10), spot("fuller", 0.11), faults=(full,)))
     job_id = home.submit(job())
     launcher = home.serve(job_id)
     wait_for(lambda: home.state(job_id).phase is JobPhase.WAITING, "WAITING")

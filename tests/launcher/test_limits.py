@@ -15,7 +15,7 @@ from arylcloud.core.job import Constraints
 from arylcloud.core.phases import JobPhase
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.limits import burn_usd_per_hour, hard_until_s
-from arylcloud.launcher.reconcile import initial_actions
+from tests.support.first import initial_actions
 from tests.support.harness import OFFERS, Harness, spec
 
 HOUR_S = 3600.0

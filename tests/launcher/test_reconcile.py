@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.first import initial_actions
 from support.harness import JOB, OFFERS, TIMING, Harness, offer, spec
 
 from arylcloud.core import errors
@@ -17,7 +18,7 @@ from arylcloud.core.offer import Market, Offer
 from arylcloud.core.phases import JobPhase
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.offers import acceptable, bar_for, barred, covers, family, why_none
-from arylcloud.launcher.reconcile import initial_actions, reconcile
+from arylcloud.launcher.reconcile import reconcile
 
 
 def look(h: Harness) -> tuple[act.Observed, act.Desired]:

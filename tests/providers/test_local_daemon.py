@@ -308,6 +308,7 @@ def faulty(tmp_path: Path, *faults: dict[str, object]) -> LocalCloud:
     ("kind", "error"),
     [
         ("throttle", ThrottledError),
+        ("capacity", CapacityError),
         ("quota", QuotaError),
         ("access", AccessError),
         ("other", OtherCloudError),

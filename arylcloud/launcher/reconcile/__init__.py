@@ -14,7 +14,7 @@ from arylcloud.launcher.reconcile import epochs, facts, leases, lifecycle, migra
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.state import JobState
 
-__all__ = ["acceptable", "bar_for", "initial_actions", "reconcile"]
+__all__ = ["acceptable", "bar_for", "reconcile"]
 
 
 def reconcile(state: JobState, observed: Observed, desired: Desired, now_s: float) -> tuple[Action, ...]:
@@ -42,18 +42,3 @@ def reconcile(state: JobState, observed: Observed, desired: Desired, now_s: floa
     leases.finish_ending(d)
     leases.sweep(d)
     return tuple(d.actions)
-
-
-def initial_actions(state: JobState, desired: Desired, now_s: float) -> tuple[Action, ...]:
-    """What a launch of ``state`` would do first, in a world that holds nothing of it yet."""
-    nothing = Observed(
-        machines=(),
-        listed=frozenset({offer.cloud for offer in desired.ranking}),
-        beats={},
-        ends=(),
-        checkpoints=(),
-        damaged={},
-        requests=(),
-        published_epoch=state.epoch.number if state.epoch else 0,
-    )
-    return reconcile(state, nothing, desired, now_s)

@@ -49,6 +49,7 @@ _STATUS: Final[dict[type[ArylError], HTTPStatus]] = {
 }
 _BEFORE: Final[dict[str, tuple[type[ArylError], str]]] = {
     "throttle": (ThrottledError, "RequestLimitExceeded"),
+    "capacity": (CapacityError, "InsufficientInstanceCapacity"),
     "quota": (QuotaError, "VcpuLimitExceeded"),
     "access": (AccessError, "UnauthorizedOperation"),
     "other": (OtherCloudError, "Unexpected"),

@@ -13,7 +13,9 @@ from typing import Literal
 from arylcloud.core.offer import Market as MarketKind
 from arylcloud.core.offer import Offer
 
-FaultKind = Literal["delay", "throttle", "quota", "access", "other", "error_after", "hang_after", "list_lag"]
+FaultKind = Literal[
+    "delay", "throttle", "capacity", "quota", "access", "other", "error_after", "hang_after", "list_lag"
+]
 FaultOp = Literal["create", "list", "terminate", "quote", "price_history", "offers"]
 
 
