@@ -59,7 +59,7 @@ def test_the_launcher_is_killed_at_random_moments(new_home: NewHome, seed: int) 
 
 
 def test_the_launcher_is_lost_with_its_home(new_home: NewHome) -> None:
-    adopted_from_empty_homes(new_home, random.Random(3), kills=3)
+    adopted_from_empty_homes(new_home, random.Random(3), kills=2)
 
 
 @pytest.mark.slow
