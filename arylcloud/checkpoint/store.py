@@ -155,6 +155,7 @@ class ObstoreStore:
         from obstore.exceptions import AlreadyExistsError
 
         checked_key(key)
+        self._there()
         try:
             # one request, never a multipart upload: it is atomic, and leaves nothing behind
             self._client.put(key, data, mode=mode, use_multipart=False)
@@ -166,11 +167,18 @@ class ObstoreStore:
             self._sync(key)
         return True
 
+    def _there(self) -> None:
+        """A disk that has been unmounted is away, not empty: nothing is to be believed of the folder
+        under it, nor written there. Raises StoreError."""
+        if self._folder is not None and not self._folder.is_dir():
+            raise StoreError(f"there is no object store at {self._uri} any more", hint=_ASK)
+
     def get(self, key: str) -> bytes | None:
         checked_key(key)
         try:
             return bytes(self._client.get(key).bytes())
         except FileNotFoundError:
+            self._there()
             return None
         except Exception as error:
             raise self._mapped(error, "read", key) from error
@@ -190,6 +198,8 @@ class ObstoreStore:
             found = []
         except Exception as error:
             raise self._mapped(error, "list", prefix) from error
+        if not found:
+            self._there()
         found.sort(key=lambda info: info.key)
         yield from found
 
