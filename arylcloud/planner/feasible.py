@@ -107,18 +107,14 @@ def _requirements(
 
 def _closed(table: OfferTable, named: set[str]) -> Mask | None:
     """Rows in closed regions that are not among the ``named`` places; None where there are none."""
-    mask: Mask | None = None
+    cloud_of = np.full(len(table.region_names) + 1, -2, dtype=np.int32)  # of a region that is closed there
     for cloud, beginnings in CLOSED.items():
-        regions = [
-            name
-            for name in table.region_names
-            if name.startswith(beginnings)
-            and not any(f"{place}/".startswith(f"{cloud}/{name}/") for place in named)
-        ]
-        if regions:
-            rows = table.mask("cloud", [cloud]) & table.mask("region", regions)
-            mask = rows if mask is None else mask | rows
-    return mask
+        for code, name in enumerate(table.region_names):
+            if name.startswith(beginnings) and not any(
+                f"{place}/".startswith(f"{cloud}/{name}/") for place in named
+            ):
+                cloud_of[code] = table.code("cloud", cloud)
+    return cloud_of[table.region] == table.cloud if (cloud_of >= 0).any() else None
 
 
 def _alternatives(spec: JobSpec, table: OfferTable) -> list[Mask]:

@@ -71,7 +71,8 @@ def rejections(
     best = stage.reshape(-1, span).max(axis=1)
     if (best == len(stages)).all():
         return ()
-    offers = np.bincount(ways.group[::span] // span, minlength=best.size)
+    block = ways.group if span == 1 else ways.group[::span] // span
+    offers = np.bincount(block, minlength=best.size)
     found = []
     for number, label in enumerate(stages):
         blocks = np.flatnonzero(best == number)

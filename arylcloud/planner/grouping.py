@@ -52,8 +52,10 @@ class Ways:
         """Without the groups that are not ``kept``, (g,)."""
         mask, groups = kept[self.group], self.groups
         return Ways(
-            rows=self.rows[mask],
-            nodes=self.nodes[mask],
+            rows=(rows := self.rows[mask]),
+            nodes=np.broadcast_to(self.nodes[0], rows.shape)
+            if self.nodes.strides == (0,)
+            else self.nodes[mask],
             group=(np.cumsum(kept) - 1)[self.group[mask]],
             preference=None if self.preference is None else self.preference[mask],
             groups=Groups(
@@ -73,7 +75,7 @@ def ways(table: OfferTable, found: Feasible, hazards: Hazards, nodes_min: int, n
     rows, preference = found.rows, found.preference
     code = group_codes(table, "gpu", "gpu_count", "cloud", "region", rows=rows, also=(hazards.source,))
     used, group = distinct(code)
-    first = rows[first_of_each(group, used.size)]
+    first = first_of_each(rows, group, used.size)
     configs, config = _configs(table, first)
     places, place = _places(table, first)
     span = np.arange(nodes_min, nodes_max + 1)
@@ -103,12 +105,12 @@ def ways(table: OfferTable, found: Feasible, hazards: Hazards, nodes_min: int, n
 def _configs(table: OfferTable, rows: Index) -> tuple[list[tuple[str, int]], Codes]:
     """Distinct (GPU, GPUs per machine) of ``rows``, and which of them each row is."""
     used, position = distinct(group_codes(table, "gpu", "gpu_count", rows=rows))
-    sample = rows[first_of_each(position, used.size)].tolist()
+    sample = first_of_each(rows, position, used.size).tolist()
     return [(table.gpu_names[table.gpu[row]], int(table.gpu_count[row])) for row in sample], position
 
 
 def _places(table: OfferTable, rows: Index) -> tuple[list[str], Codes]:
     used, position = distinct(group_codes(table, "cloud", "region", rows=rows))
-    sample = rows[first_of_each(position, used.size)].tolist()
+    sample = first_of_each(rows, position, used.size).tolist()
     names = [f"{table.cloud_names[table.cloud[i]]}/{table.region_names[table.region[i]]}" for i in sample]
     return names, position

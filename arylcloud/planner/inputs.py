@@ -22,7 +22,7 @@ from arylcloud.planner.grouping import Groups, ways
 from arylcloud.planner.profiles import Library
 from arylcloud.planner.profiles import library as load_library
 from arylcloud.planner.upkeep import Assumptions, checkpoint_gb, data_notes, egress, save_s, storage
-from arylcloud.pricing.hazard import Hazards, OwnHistory, SpotAdvisor, hazard_per_hour
+from arylcloud.pricing.hazard import Hazards, OwnHistory, SpotAdvisor, bundled_advisor, hazard_per_hour
 from arylcloud.pricing.table import OfferTable
 from arylcloud.pricing.tariffs import Tariffs, load_tariffs
 
@@ -154,6 +154,7 @@ def candidates(
     if library is None and spec.profile.name is not None:
         library = load_library()  # once: throughput and memory are looked up in the same one
     tariffs = load_tariffs() if tariffs is None else tariffs
+    advisor = bundled_advisor() if advisor is None else advisor  # read once, asked twice
     history = tuple(history)
     hazards = hazard_per_hour(table, advisor=advisor, history=history)
     every = ways(table, found, hazards, spec.nodes_min, spec.nodes_max)

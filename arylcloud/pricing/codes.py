@@ -63,15 +63,15 @@ def distinct(code: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
     return used, place[code].astype(np.int64)
 
 
-def first_of_each(position: NDArray[np.int64], count: int) -> NDArray[np.intp]:
-    """Index of the first element of every group; ``position`` as of :func:`distinct`.
+def first_of_each(values: NDArray[np.intp], position: NDArray[np.int64], count: int) -> NDArray[np.intp]:
+    """The first of ``values`` in every group; ``position`` as of :func:`distinct`.
 
-    >>> first_of_each(np.array([1, 0, 1]), 2).tolist()
-    [1, 0]
+    >>> first_of_each(np.array([70, 30, 71]), np.array([1, 0, 1]), 2).tolist()
+    [30, 70]
     """
     first = np.empty(count, dtype=np.intp)
     # of many writes to one place numpy keeps the last: backwards, so that it is the first
-    first[position[::-1]] = np.arange(position.size - 1, -1, -1)
+    first[position[::-1]] = values[::-1]
     return first
 
 
