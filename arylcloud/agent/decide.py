@@ -46,6 +46,8 @@ class Run:
     stage: Stage = Stage.RESTORING
     signalled: bool = False
     kill_at_s: float | None = None
+    killed: bool = False
+    """Its grace is over: it has been killed, and ``kill_at_s`` is when it is killed again."""
     exit_code: int | None = None
     problem: str | None = None
     """It could not be started here: why. The machine is BROKEN until a newer epoch."""
@@ -233,11 +235,12 @@ def _advance(
                 run = replace(run, stage=Stage.STOPPING, signalled=True, kill_at_s=kill_at_s)
                 return run, (Signal(epoch=number),)
             assert run.kill_at_s is not None
-            if inputs.notice is not None:  # it may have come after the signal
+            if inputs.notice is not None and not run.killed:  # it may have come after the signal
                 run = replace(run, kill_at_s=min(run.kill_at_s, _kill_at(inputs, now_s)))
             assert run.kill_at_s is not None
             if now_s >= run.kill_at_s:  # and again, should anything of it still be there
-                return replace(run, kill_at_s=now_s + KILL_AGAIN_S), (Kill(epoch=number),)
+                run = replace(run, kill_at_s=now_s + KILL_AGAIN_S, killed=True)
+                return run, (Kill(epoch=number),)
             return run, ()
         case Stage.SAVING:
             if inputs.saved_epoch < number:

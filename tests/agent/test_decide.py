@@ -46,6 +46,7 @@ class World:
         self.saving: int | None = None
         self.reporting: int | None = None
         self.signalled_s: float | None = None
+        self.killed_s = float("-inf")
 
     def step(self) -> None:
         for _ in range(10):
@@ -71,6 +72,7 @@ class World:
                 assert effect.epoch == self.state.epoch, "an older epoch was started"
                 assert self.inputs.notice is None
                 self.restoring, self.running, self.signalled_s = None, effect.epoch.number, None
+                self.killed_s = float("-inf")
             case Signal():
                 assert self.running == effect.epoch
                 assert self.signalled_s is None, "asked to stop twice"
@@ -80,6 +82,8 @@ class World:
                 assert self.signalled_s is not None, "killed without having been asked"
                 notice = self.inputs.notice
                 assert self.now_s >= self.signalled_s + self.inputs.grace_s or notice is not None
+                assert self.now_s >= self.killed_s + decide.KILL_AGAIN_S, "killed again and again"
+                self.killed_s = self.now_s
             case Save():
                 assert self.running is None, "the last save was taken while the command still ran"
                 self.saving = effect.epoch
@@ -214,6 +218,21 @@ def test_notice_shortens_the_grace_that_has_begun() -> None:
     world.now_s = 13.0
     world.step()
     assert any(isinstance(e, Kill) for e in world.effects)
+
+
+def test_under_notice_a_command_is_killed_once_and_then_given_time_to_die() -> None:
+    """A dozen blows a turn would only keep the machine from reaping it."""
+    world = run_to(Stage.RUNNING)
+    world.inputs = replace(world.inputs, grace_s=1000.0, upload_s=4.0)
+    world.happen("notice")
+    world.now_s = 13.0
+    for _ in range(20):
+        world.step()
+        world.now_s += 0.1
+    assert sum(isinstance(e, Kill) for e in world.effects) == 1
+    world.now_s = 13.0 + decide.KILL_AGAIN_S
+    world.step()
+    assert sum(isinstance(e, Kill) for e in world.effects) == 2
 
 
 def test_an_upload_that_takes_longer_than_what_is_left_gets_half() -> None:
