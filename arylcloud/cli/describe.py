@@ -49,6 +49,10 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
             return f"{event.lease_id} is {event.phase}: {event.text}"
         case ev.LeasePriced():
             return None
+        case ev.PricesChecked():
+            return f"prices of {event.lease_id}: {event.text}"
+        case ev.LimitUnknown():
+            return f"the {event.limit} cannot be watched: {event.text}"
         case ev.LeaseEnding():
             return f"ending {event.lease_id}: {event.why}"
         case ev.LeaseReleased():

@@ -114,6 +114,24 @@ class LeasePriced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PricesChecked:
+    """Whether the price steps of a lease up to its end are all in the journal. Only of one whose history
+    could not be read when it was released: once that it is not complete, once that it is."""
+
+    lease_id: str
+    complete: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitUnknown:
+    """A limit of the user cannot be judged at present: said once."""
+
+    limit: Literal["budget"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseEnding:
     """Intent to terminate, journaled before the call."""
 
@@ -286,6 +304,8 @@ Event = (
     | CreateUncertain
     | LeasePhaseChanged
     | LeasePriced
+    | PricesChecked
+    | LimitUnknown
     | LeaseEnding
     | LeaseReleased
     | NoticeSeen

@@ -156,6 +156,8 @@ class Timing:
     drain_timeout_s: float = 600.0
     """A drain epoch that is not answered for this long goes on without (last manifest)."""
     end_retry_s: float = 5.0
+    prices_patience_s: float = 600.0
+    """So long the end of a job waits for prices that cannot be read; then its report says so."""
     region_cooldown_market_s: float = 900.0
     capacity_bar_market_s: float = 600.0
     quota_bar_market_s: float = 86400.0
@@ -172,4 +174,4 @@ class Desired:
     timing: Timing
     checkpoint_interval_s: float | None = None
     spent_usd: float | None = None
-    """The ledger's total so far; None = not known, and no budget is judged by it."""
+    """So far, as limits go by it (``ledger.spent_for_limits_usd``). None = not known: no budget is judged."""

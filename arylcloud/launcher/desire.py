@@ -20,7 +20,7 @@ from arylcloud.core.job import JobSpec, Objective, Work
 from arylcloud.core.plan import Candidate, Plan
 from arylcloud.core.ports import Provider
 from arylcloud.launcher.actions import Desired, MoveAdvice, Observed, Timing
-from arylcloud.launcher.ledger import known_spent_usd
+from arylcloud.launcher.ledger import known_spent_usd, spent_for_limits_usd
 from arylcloud.launcher.offers import barred
 from arylcloud.launcher.state import JobState, Lease
 from arylcloud.planner.migrate import advise
@@ -54,7 +54,7 @@ class Desires:
             capabilities={name: p.capabilities() for name, p in self.providers.items()},
             timing=self.timing,
             checkpoint_interval_s=self._interval_s(state, observed, plan),
-            spent_usd=known_spent_usd(state, now_s),
+            spent_usd=spent_for_limits_usd(state, now_s),
         )
 
     def _current_plan(self, state: JobState, now_s: float) -> Plan | None:
@@ -149,7 +149,8 @@ def remaining(state: JobState, now_s: float) -> JobSpec:
     if limits.deadline_s is not None:
         limits = dataclasses.replace(limits, deadline_s=max(limits.deadline_s - used_s, 1.0))
     if limits.budget_usd is not None:
-        left = max(limits.budget_usd - known_spent_usd(state, now_s), 0.01)
+        spent = spent_for_limits_usd(state, now_s)
+        left = max(limits.budget_usd - (known_spent_usd(state, now_s) if spent is None else spent), 0.01)
         limits = dataclasses.replace(limits, budget_usd=left)
     return dataclasses.replace(spec, work=work, constraints=limits)
 

@@ -32,9 +32,10 @@ from arylcloud.launcher import actions as act
 from arylcloud.launcher.fold import apply
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.pricecap import max_usd_per_hour
+from arylcloud.launcher.prices import Prices
 from arylcloud.launcher.probe import Probe, no_probe
 from arylcloud.launcher.reconcile import bar_for
-from arylcloud.launcher.state import JobState, Lease
+from arylcloud.launcher.state import JobState
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +63,18 @@ class Executor:
     steady: SlewedClock = field(init=False)
     """What the journal's moments and all decisions are by: a wall clock that is set must not make an
     interval of ours pass at once, nor stand still."""
+    prices: Prices = field(init=False)
     _last_end_s: dict[str, float] = field(default_factory=dict)
     _fence: tuple[float, bool] | None = None
     """The last look at it: monotonic seconds, and whether it could be read (it was ours then)."""
 
     def __post_init__(self) -> None:
         self.steady = SlewedClock(self.clock)
+
+        def note(state: JobState, event: ev.Event) -> JobState:
+            return self.note(state, event, strict=False)
+
+        self.prices = Prices(note=note, providers=self.providers, clock=self.steady)
 
     # ------------------------------------------------------------ journal
 
@@ -146,9 +153,9 @@ class Executor:
                 return state
             case act.Note():
                 if isinstance(action.event, ev.LeaseReleased):
-                    state = self.record_prices(state, action.event.lease_id, until_s=action.event.ended_s)
+                    state = self.prices.at_the_end(state, action.event)
                 if isinstance(action.event, ev.JobPhaseChanged) and action.event.phase.ended:
-                    state = self._quote_fixed_zone(state)
+                    state = self.prices.of_the_fixed_zone(state)
                 if isinstance(action.event, ev.JobPhaseChanged) and action.event.phase.ended:
                     self._forget_secrets()
                 return self.note(state, action.event, cause=action.cause_id, strict=False)
@@ -304,54 +311,6 @@ class Executor:
         except StoreError as error:
             log.warning("the secrets are not removed yet: %s", error.message)
         self.probe("after secrets are removed")
-
-    # ------------------------------------------------------------ prices
-
-    def record_prices(self, state: JobState, lease_id: str, *, until_s: float) -> JobState:
-        """Journal the price steps in force up to ``until_s`` (market seconds) that are not yet."""
-        lease = state.leases[lease_id]
-        if lease.launched_s is None:
-            return state
-        for event in self._new_prices(lease, until_s):
-            state = self.note(state, event, strict=False)
-        return state
-
-    def _quote_fixed_zone(self, state: JobState) -> JobState:
-        """What the first placement's market has charged meanwhile: the report compares with staying."""
-        quote = next((q for q in state.baselines if q.name == "fixed_zone"), None)
-        provider = None if quote is None else self.providers.get(quote.offer.cloud)
-        launched = [lease.launched_s for lease in state.leases.values() if lease.launched_s is not None]
-        if quote is None or provider is None or not launched:
-            return state
-        now_s = state.market_clock.market_s(self.steady.now_s())
-        try:
-            prices = provider.price_history(quote.offer, min(launched), now_s)
-        except (CloudError, AccessError) as error:
-            log.warning("no price history of %s for the report: %s", quote.offer.key, error.message)
-            return state
-        if prices == quote.prices:  # a launcher that died here has written it down
-            return state
-        return self.note(state, replace(quote, prices=prices), strict=False)
-
-    def _new_prices(self, lease: Lease, until_s: float) -> tuple[ev.LeasePriced, ...]:
-        assert lease.launched_s is not None
-        known = {point.from_s for point in lease.prices}
-        after = lease.prices[-1].from_s if lease.prices else lease.launched_s
-        try:
-            history = self.providers[lease.offer.cloud].price_history(
-                lease.offer, lease.launched_s, max(until_s, lease.launched_s)
-            )
-        except (CloudError, AccessError) as error:
-            log.warning("no price history for %s: %s", lease.lease_id, error.message)
-            return ()
-        found = []
-        for point in history:
-            from_s = max(point.from_s, lease.launched_s)
-            if from_s < until_s and from_s not in known and (from_s > after or not known):
-                found.append(
-                    ev.LeasePriced(lease_id=lease.lease_id, from_s=from_s, usd_per_hour=point.usd_per_hour)
-                )
-        return tuple(found)
 
 
 def created_event(lease_id: str, machine: Machine, billing: Billing) -> ev.LeaseCreated:

@@ -131,6 +131,11 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             return _lease(state, event.lease_id, at_s, event.phase)
         case ev.LeasePriced():
             return _priced(state, event)
+        case ev.PricesChecked():
+            since_s = None if event.complete else at_s
+            return _lease(state, event.lease_id, at_s, None, prices_missing_since_s=since_s)
+        case ev.LimitUnknown():
+            return replace(state, limits_unknown=state.limits_unknown | {event.limit})
         case ev.LeaseEnding():
             return _lease(state, event.lease_id, at_s, LeasePhase.ENDING, ending_code=event.code)
         case ev.LeaseReleased():

@@ -91,6 +91,8 @@ class LeaseCost:
     micro: SplitMicro | None
     """None: the price is not known for all of ``billed_s``."""
     prices: tuple[PricePoint, ...]
+    prices_complete: bool = True
+    """False: steps up to its end could not be read."""
 
     @property
     def usd_per_hour(self) -> float | None:
@@ -207,6 +209,26 @@ def known_spent_usd(state: JobState, now_s: float) -> float:
     return sum(bill for bill in _bills(state, now_s) if bill is not None) / MICRO
 
 
+def spent_for_limits_usd(state: JobState, now_s: float) -> float | None:
+    """What a budget is judged by: all that is owed; where a machine's price is not known, at the price that
+    is known for later, else at its offer's quote. (No report says this figure.) None: a machine has neither,
+    and nobody can say."""
+    as_of_s = state.market_clock.market_s(now_s)
+    total = sum(_micro(Fraction(charge.usd)) for charge in state.charges)
+    for lease in state.leases.values():
+        if lease.launched_s is None or _is_free(lease, as_of_s):
+            continue
+        quote = lease.prices[0].usd_per_hour if lease.prices else lease.offer.usd_per_hour
+        if quote is None:
+            return None
+        prices = lease.prices
+        if not prices or prices[0].from_s > lease.launched_s:
+            prices = (PricePoint(from_s=lease.launched_s, usd_per_hour=quote), *prices)
+        until_s = _billed_until_s(lease, lease.launched_s, as_of_s)
+        total += _micro(integral_usd(prices, lease.launched_s, until_s))
+    return total / MICRO
+
+
 def _bills(state: JobState, now_s: float) -> list[int | None]:
     """What each machine and each charge comes to, as in the report but without its split."""
     as_of_s = state.market_clock.market_s(now_s)
@@ -248,6 +270,7 @@ def _lease_cost(state: JobState, lease: Lease, kept: Mapping[int, float], as_of_
         seconds=_seconds(spans),
         micro=micro,
         prices=lease.prices,
+        prices_complete=lease.prices_missing_since_s is None,
     )
 
 
@@ -270,8 +293,9 @@ def _is_free(lease: Lease, as_of_s: float) -> bool:
 
 
 def _is_priced(lease: Lease) -> bool:
-    """A price is known from the launch on; from then on one is always in force."""
-    return bool(lease.prices) and lease.launched_s is not None and lease.prices[0].from_s <= lease.launched_s
+    """A price is known from the launch on, and all later ones are; then one is always in force."""
+    known = lease.launched_s is not None and lease.prices_missing_since_s is None
+    return known and bool(lease.prices) and lease.prices[0].from_s <= (lease.launched_s or 0.0)
 
 
 def integral_usd(prices: Sequence[PricePoint], from_s: float, to_s: float) -> Fraction:
@@ -335,4 +359,6 @@ def _missing(cost: LeaseCost) -> str:
     what = f"price of {cost.offer.instance_type} in {cost.offer.place} ({cost.lease_id})"
     if not cost.prices:
         return f"{what} is unknown"
+    if not cost.prices_complete:
+        return f"{what} may have changed: its history could not be read to the end"
     return f"{what} is unknown for its first {cost.prices[0].from_s - cost.launched_s:,.0f} s"

@@ -24,7 +24,7 @@ from arylcloud.launcher.fold import replay
 from arylcloud.launcher.holder import refuse_beside_another
 from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.journal import Journal
-from arylcloud.launcher.ledger import known_spent_usd
+from arylcloud.launcher.ledger import spent_for_limits_usd
 from arylcloud.launcher.limits import burn_usd_per_hour, hard_until_s
 from arylcloud.launcher.observe import Observer
 from arylcloud.launcher.reconcile import reconcile
@@ -132,15 +132,14 @@ class JobLauncher:
         return state
 
     def _price(self, state: JobState, observed: act.Observed) -> JobState:
-        """The ledger needs each price step of what is running: asked for when the price moved."""
+        """The ledger needs each price step of what is running: asked for when the price moved; and again of
+        what has ended, as long as some are missing."""
         for machine in observed.machines:
             lease = state.leases.get(machine.lease_id)
             if lease is None or not lease.open or lease.launched_s is None or machine.usd_per_hour is None:
                 continue
-            if lease.usd_per_hour != machine.usd_per_hour:
-                now_market_s = state.market_clock.market_s(self.executor.steady.now_s())
-                state = self.executor.record_prices(state, lease.lease_id, until_s=now_market_s)
-        return state
+            state = self.executor.prices.moved(state, lease, machine.usd_per_hour)
+        return self.executor.prices.complete(state)
 
     def _beat(self, state: JobState) -> None:
         """Agents count ``unattended`` from it, and are told how long the limits last that nobody renews;
@@ -157,7 +156,7 @@ class JobLauncher:
             hard_until_s=hard_until_s(
                 state,
                 now_s,
-                spent_usd=known_spent_usd(state, now_s),
+                spent_usd=spent_for_limits_usd(state, now_s),
                 usd_per_hour=burn_usd_per_hour(state),
             ),
         )

@@ -38,6 +38,8 @@ class Lease:
     ended_at_s: float | None = None
     """Wall seconds at which its end was journaled."""
     prices: tuple[PricePoint, ...] = ()
+    prices_missing_since_s: float | None = None
+    """Wall seconds since when steps up to its end are missing: what it cost is not known. None = none is."""
     billing: Billing = field(default_factory=Billing)
     uncertain: bool = False
     """A create failed without proof that nothing exists."""
@@ -128,6 +130,8 @@ class JobState:
     attempts: int = 0
     """Leases intended so far."""
     notified: frozenset[str] = frozenset()
+    limits_unknown: frozenset[str] = frozenset()
+    """Limits of which it has been said that they cannot be judged."""
     losses: tuple[tuple[float, str], ...] = ()
     """(market seconds, offer key) of each loss to the cloud."""
     cooling: tuple[tuple[float, str], ...] = ()

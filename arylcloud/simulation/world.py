@@ -81,6 +81,11 @@ class World:
     end_takes_s: float = 2.0
     price_of: Callable[[Offer], float | None] = field(default=lambda offer: offer.usd_per_hour)
     """What a created machine really costs."""
+    steps: dict[str, tuple[PricePoint, ...]] = field(default_factory=dict)
+    """By offer key: how its price moves (market seconds); without, it stays."""
+    histories_fail: bool = False
+    hidden_steps: set[float] = field(default_factory=set)
+    """Moments of steps that the history does not show (yet)."""
     born: dict[str, WorldMachine] = field(default_factory=dict)
     refuse_known_tokens: bool = False
     """A repeated create meets the next trouble, too, instead of finding the first one's machine."""
@@ -205,8 +210,21 @@ class World:
             found.stopping_until_s = self.clock.at_s + self.end_takes_s
 
     def price_history(self, offer: Offer, from_s: float, to_s: float) -> tuple[PricePoint, ...]:
+        if self.histories_fail:
+            raise ThrottledError("price history: request limit exceeded")
+        if offer.key in self.steps:
+            shown = [
+                p for p in self.steps[offer.key] if p.from_s not in self.hidden_steps and p.from_s <= to_s
+            ]
+            before = [p.from_s for p in shown if p.from_s <= from_s]
+            return tuple(p for p in shown if not before or p.from_s >= before[-1])
         price = self.price_of(offer)
         return () if price is None or to_s < from_s else (PricePoint(from_s=from_s, usd_per_hour=price),)
+
+    def _price_now(self, machine: WorldMachine) -> float | None:
+        now_s = self.market_clock.market_s(self.clock.at_s)
+        past = [p for p in self.steps.get(machine.spec.offer.key, ()) if p.from_s <= now_s]
+        return past[-1].usd_per_hour if past else machine.price
 
     def _row(self, machine: WorldMachine) -> Machine:
         if machine.ended_s is not None:
@@ -228,7 +246,7 @@ class World:
             instance_type=spec.offer.instance_type,
             market=spec.offer.market.value,
             state=state,
-            usd_per_hour=machine.price,
+            usd_per_hour=self._price_now(machine),
             launched_s=market.market_s(machine.lands_at_s),
             ended_s=None if machine.ended_s is None else market.market_s(machine.ended_s),
             end_cause=machine.cause,

@@ -37,6 +37,7 @@ TIMING = act.Timing(
     list_lag_s=8.0,
     drain_timeout_s=20.0,
     end_retry_s=3.0,
+    prices_patience_s=40.0,
     region_cooldown_market_s=60.0,
     capacity_bar_market_s=25.0,
     quota_bar_market_s=60.0,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from arylcloud.core import events as ev
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import EndCause, MachineState
+from arylcloud.launcher import actions as act
 from arylcloud.launcher.limits import trained_market_s
 from arylcloud.launcher.offers import DETERMINISTIC
 from arylcloud.launcher.reconcile import migration
@@ -79,6 +81,10 @@ def _asked(d: Draft) -> Cause | None:
 def _limits(d: Draft) -> Cause | None:
     limits = d.state.spec.constraints
     spent = d.desired.spent_usd
+    if limits.budget_usd is not None and spent is None and "budget" not in d.state.limits_unknown:
+        text = "some machine has neither a price nor a quote: what has been spent is not known"
+        d.note(ev.LimitUnknown(limit="budget", text=text))
+        d.notify("limit:budget", f"{d.state.job_id}: the budget cannot be watched: {text}")
     if limits.budget_usd is not None and spent is not None and spent >= limits.budget_usd:
         return "over_budget", f"${spent:.2f} of a budget of ${limits.budget_usd:.2f} is spent", None
     if limits.max_runtime_s is not None:
@@ -156,7 +162,20 @@ def _nothing_left(d: Draft) -> bool:
         if not (lease.phase is LeasePhase.REFUSED and lease.cause in DETERMINISTIC)
     }
     gone = all(m.state is MachineState.GONE for m in d.observed.machines)
-    return not d.state.open_leases and touched <= d.observed.listed and gone
+    return not d.state.open_leases and touched <= d.observed.listed and gone and not _wait_for_prices(d)
+
+
+def _wait_for_prices(d: Draft) -> bool:
+    """The account is closed with the job: steps that could not be read get a while to turn up. (Of a lease
+    that is released in this pass, its steps have not been asked for yet.)"""
+    if any(isinstance(a, act.Note) and isinstance(a.event, ev.LeaseReleased) for a in d.actions):
+        return True
+    missing = [
+        x.prices_missing_since_s for x in d.state.leases.values() if x.prices_missing_since_s is not None
+    ]
+    if not missing:
+        return False
+    return d.now_s < max(d.state.phase_since_s, *missing) + d.timing.prices_patience_s
 
 
 def _conclude(d: Draft) -> None:
