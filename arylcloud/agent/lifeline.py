@@ -41,9 +41,9 @@ class Lifeline:
             return
         try:
             if self._process is None:
-                if abs(self._clock.now_s() - self._started_s) < PAUSE_S:
+                if self._clock.monotonic_s() - self._started_s < PAUSE_S:
                     return
-                self._started_s = self._clock.now_s()
+                self._started_s = self._clock.monotonic_s()
                 argv = [sys.executable, "-I", "-S", str(SCRIPT), str(os.getpid())]
                 self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, bufsize=0)
             assert self._process.stdin is not None
