@@ -29,8 +29,8 @@ def show(plan: Plan, places: Folders) -> None:
     row("where", f"{offer.place}, {offer.market.replace('_', '-')}")
     row("price", f"{rate(offer.usd_per_hour)} per machine, as of {age} ({offer.source})")
     if best.usd is not None and best.hours is not None:
-        row("time", f"{hours(best.hours.p50)} expected, {hours(best.hours.p90)} at the 90th percentile")
-        row("money", f"{usd(best.usd.mean)} expected, {usd(best.usd.p90)} at the 90th percentile")
+        row("time", f"{hours(best.hours.p50)} (median), {hours(best.hours.p90)} if things go badly (p90)")
+        row("money", f"{usd(best.usd.mean)} (mean), {usd(best.usd.p90)} if things go badly (p90)")
     else:
         row("time", "not known, nor is the money: the job file gives no profile or no work")
     if offer.cloud == "local":
