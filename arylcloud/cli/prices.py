@@ -107,8 +107,8 @@ def doctor(
     from arylcloud.core.clock import SystemClock
     from arylcloud.core.errors import IntegrityError
     from arylcloud.pricing.catalogue import load, user_rows
-    from arylcloud.pricing.doctor import counts, examine, left_out
     from arylcloud.pricing.codes import key_codes
+    from arylcloud.pricing.doctor import counts, examine, left_out
     from arylcloud.pricing.table import concat
 
     own_csv = csv if csv is not None else user_catalogue()
