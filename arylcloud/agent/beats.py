@@ -38,7 +38,7 @@ class Beats(threading.Thread):
         self._log = log
         self._beat_s = BEAT_S * pace
         self._beat = first
-        self._published_s = clock.now_s()
+        self._published_s = clock.monotonic_s()
         self._seq = 0
         self._lock = threading.Lock()
         self._writing = threading.Lock()
@@ -51,7 +51,7 @@ class Beats(threading.Thread):
         with self._lock:
             old = self._beat
             self._beat = beat
-            self._published_s = self._clock.now_s()
+            self._published_s = self._clock.monotonic_s()
         if _urgent(old) != _urgent(beat):
             self._wake.set()
 
@@ -66,9 +66,9 @@ class Beats(threading.Thread):
         with self._writing:
             with self._lock:
                 beat, published_s = self._beat, self._published_s
-            now_s = self._clock.now_s()
-            if now_s - published_s > HUNG_S:
-                text = f"the agent has decided nothing for {now_s - published_s:.0f} s"
+            now_s, quiet_s = self._clock.now_s(), self._clock.monotonic_s() - published_s
+            if quiet_s > HUNG_S:
+                text = f"the agent has decided nothing for {quiet_s:.0f} s"
                 beat = replace(beat, message=text)
             self._seq += 1
             try:

@@ -16,6 +16,8 @@ from arylcloud.core.clock import Clock
 MARGIN_S = 60.0
 PAUSE_S = 5.0
 """At most one timer is started in this time: where none can live, trying does not fill the log."""
+TELL_AGAIN_S = 60.0
+"""The timer counts seconds; ``clock`` may run a little off them while it follows a wall that was set."""
 SCRIPT = Path(__file__).with_name("watchdog.py")
 
 
@@ -25,6 +27,7 @@ class Lifeline:
         self._log = log
         self._started_s = float("-inf")
         self._told_s: float | None = None
+        self._told_at_s = float("-inf")
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -32,12 +35,15 @@ class Lifeline:
         return None if self._process is None else self._process.pid
 
     def keep(self, off_s: float | None) -> None:
-        """The machine must be off at ``off_s`` (wall seconds), come what may. None = no limit known.
+        """The machine must be off at ``off_s`` (by ``clock``), come what may. None = no limit known.
         Cheap: called at every turn, so that a timer that has died is replaced by the next one."""
         if self._process is not None and (code := self._process.poll()) is not None:
             self._log(f"the timer of this machine's end has ended ({code}): starting another")
             self._forget()
-        if off_s is None or (self._told_s is not None and abs(off_s - self._told_s) <= 1.0):
+        if off_s is None:
+            return
+        known = self._told_s is not None and abs(off_s - self._told_s) <= 1.0
+        if known and self._clock.monotonic_s() - self._told_at_s < TELL_AGAIN_S:
             return
         try:
             if self._process is None:
@@ -47,8 +53,8 @@ class Lifeline:
                 argv = [sys.executable, "-I", "-S", str(SCRIPT), str(os.getpid())]
                 self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, bufsize=0)
             assert self._process.stdin is not None
-            self._process.stdin.write(f"{off_s}\n".encode())
-            self._told_s = off_s
+            self._process.stdin.write(f"{off_s - self._clock.now_s()}\n".encode())
+            self._told_s, self._told_at_s = off_s, self._clock.monotonic_s()
         except OSError as error:  # tried again at the next turn
             self._log(f"the timer of this machine's end cannot be set: {error}")
 

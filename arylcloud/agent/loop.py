@@ -27,7 +27,7 @@ from arylcloud.agent.restoring import Restorer
 from arylcloud.agent.shipper import Shipper, one_line
 from arylcloud.agent.slot import Slot
 from arylcloud.agent.sync import CheckpointSync
-from arylcloud.core.clock import Clock
+from arylcloud.core.clock import Clock, SlewedClock
 from arylcloud.core.job import JobSpec
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import AgentPhase, EndDoc, Heartbeat, Notice, boot_stream
@@ -51,10 +51,15 @@ class Agent:
         self.config = config
         self.store = store
         self.clock = clock
+        """The wall's, for documents."""
+        self.steady = SlewedClock(clock)
+        """What is decided by: a clock that is set must not end a grace, or a lease, at once."""
         config.scratch.mkdir(parents=True, exist_ok=True)
         self.shipper = Shipper(store, config.scratch / "logs", on_error=self._log, pace=config.pace)
         self.boot_log = self.shipper.stream(boot_stream(config.lease_id))
-        self.mailbox = Mailbox(store, job_id=config.job_id, clock=clock, log=self._log, pace=config.pace)
+        self.mailbox = Mailbox(
+            store, job_id=config.job_id, clock=self.steady, log=self._log, pace=config.pace
+        )
         self.sync = CheckpointSync(
             store,
             config.checkpoints,
@@ -80,14 +85,17 @@ class Agent:
         first = Heartbeat(lease_id=config.lease_id, seq=0, at_s=clock.now_s(), phase=AgentPhase.BOOTING)
         self.beats = Beats(store, first, clock=clock, log=self._log, pace=config.pace)
         self.notice: Notice | None = None
+        """As the cloud says it: by the wall."""
+        self._notice_here: Notice | None = None
+        """By ``steady``."""
         self.shutdown: str | None = None
         self.done = threading.Event()
         self.slot = Slot(config, self.shipper, clock=clock, log=self._log)
-        self.lifeline = Lifeline(clock=clock, log=self._log)
+        self.lifeline = Lifeline(clock=self.steady, log=self._log)
         self.renewal: Renewal | None = None
         if config.metadata == "ec2" and config.metadata_url != EC2_METADATA_URL:  # a service of our own
             self.renewal = Renewal(config.metadata_url, told_s=config.until_s, clock=clock, log=self._log)
-        self._begun_s = clock.now_s()
+        self._begun_s = self.steady.now_s()
         self._errors = 0
         self._error: str | None = None
         self._setup_reported = False
@@ -142,14 +150,15 @@ class Agent:
             self._error = text
 
     def _turn(self) -> None:
-        now_s = self.clock.now_s()
+        now_s = self.steady.now_s()
         booted = self._report_setup(self.boot.state)
         if self.state.busy and self.state.run is not None:
-            self.slot.watch(self.state.run, now_s)
+            self.slot.watch(self.state.run, self.clock.now_s())
         inputs = self._inputs(booted, now_s)
         self.lifeline.keep(_off_s(inputs))
         if self.renewal is not None:  # while it saves at the end, the machine may take what saving may take
-            self.renewal.want(inputs.until_s if self.state.ending is None else _off_s(inputs))
+            wanted_s = inputs.until_s if self.state.ending is None else _off_s(inputs)
+            self.renewal.want(None if wanted_s is None else wanted_s - self.steady.ahead_s)
         # several steps may follow from one another; each is asked for once
         for _ in range(8):
             before = self.state
@@ -182,7 +191,7 @@ class Agent:
         return decide.Inputs(
             newest=seen.epoch,
             machine=booted.phase,
-            notice=self.notice,
+            notice=self._notice_here,
             restored=self.restorer.outcome,
             started=self.slot.failed,
             ended=self.slot.ended,
@@ -300,8 +309,10 @@ class Agent:
         return replace(booted, phase=AgentPhase.SETUP) if self.reporter.pending else booted
 
     def _on_notice(self, found: Notice) -> None:
+        ahead_s = self.steady.ahead_s
         left_s = found.at_s - self.clock.now_s()
         self._log(f"the cloud takes this machine back ({found.action}) in {left_s:.0f} s")
+        self._notice_here = replace(found, at_s=found.at_s + ahead_s, seen_s=found.seen_s + ahead_s)
         self.notice = found
 
     def _tell_training(self) -> None:

@@ -80,16 +80,17 @@ class Slot:
         self._log(f"epoch {epoch.number}: command started as rank {rank} of {len(epoch.members)}")
 
     def watch(self, run: Run, now_s: float) -> None:
-        """Look whether it has ended, and how far it is."""
+        """Look whether it has ended, and how far it is. ``now_s``: wall, for what is told of it."""
         if self._command is not None and (code := self._command.poll()) is not None:
             self.ended = Outcome(epoch=run.epoch.number, exit_code=code)
             self.ended_s = now_s
             self._command = None
             self._read_s = float("-inf")
             self._log(f"the command of epoch {run.epoch.number} ended with exit code {code}")
-        if self.started_s is None or now_s - self._read_s < PROGRESS_S:
+        read_s = self._clock.monotonic_s()
+        if self.started_s is None or read_s - self._read_s < PROGRESS_S:
             return
-        self._read_s = now_s
+        self._read_s = read_s
         try:
             self._read_progress(run, now_s)
         except OSError as error:  # a number on a screen must not hold up a decision

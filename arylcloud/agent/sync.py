@@ -208,7 +208,7 @@ class CheckpointSync(threading.Thread):
         return fresh[-1] if fresh else None
 
     def _commit(self, saved: Saved, epoch: int) -> bool:
-        begun_s = self._clock.now_s()
+        begun_s = self._clock.monotonic_s()
         try:
             if self._number is None:
                 self._number = next_number(self._store, epoch)
@@ -236,7 +236,7 @@ class CheckpointSync(threading.Thread):
             self._passed_over.add((saved.path.name, saved.saved_at_s))
             self._fail(f"{saved.path.name} cannot be committed: {error.message}")
             return True
-        upload_s = self._clock.now_s() - begun_s
+        upload_s = self._clock.monotonic_s() - begun_s
         self._number += 1
         with self._lock:
             self._status = replace(

@@ -1,7 +1,7 @@
 """The dead-man's timer that an agent which hangs cannot stop: a small process beside it.
 
-Run as a script: ``python -I -S watchdog.py AGENT_PID``. Each line of standard input is the
-wall second at which the machine must be off, whatever happens; a later line replaces it; the end of
+Run as a script: ``python -I -S watchdog.py AGENT_PID``. Each line of standard input says in how
+many seconds the machine must be off, whatever happens; a later line replaces it; the end of
 input means that the agent is gone, and this process with it. At that second the agent is killed: its
 commands go with it (supervise.py), and the boot stub ends the machine.
 """
@@ -14,12 +14,15 @@ import signal
 import sys
 import time
 
+STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Never set, and goes on while the machine is suspended: it has not stopped costing then."""
+
 
 def watch(agent: int) -> None:
     until_s = float("inf")
     waiting = b""
     while True:
-        left_s = until_s - time.time()  # wall time: a suspended machine has not stopped costing
+        left_s = until_s - time.clock_gettime(STEADY)
         if left_s <= 0:
             break
         if select.select([0], [], [], min(left_s, 5.0))[0]:
@@ -28,7 +31,7 @@ def watch(agent: int) -> None:
                 return
             *lines, waiting = (waiting + data).split(b"\n")
             if lines:
-                until_s = float(lines[-1])
+                until_s = time.clock_gettime(STEADY) + float(lines[-1])
     if os.getppid() != agent:
         return
     os.write(2, b"arylcloud: the lease is over and the agent has not ended the machine\n")

@@ -68,6 +68,8 @@ class ManualClock:
 
 SLEW: Final = 0.02
 """Below the margins of all our time-outs; a clock that was set by an hour is caught up with in two days."""
+READ_S: Final = 1e-3
+"""The two clocks are not read at once: less than this is no step."""
 
 
 @dataclass(slots=True)
@@ -85,24 +87,34 @@ class SlewedClock:
 
     clock: Clock
     _now_s: float = field(init=False)
+    _wall_s: float = field(init=False)
     _read_s: float = field(init=False)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._now_s, self._read_s = self.clock.now_s(), self.clock.monotonic_s()
+        self._now_s = self._wall_s = self.clock.now_s()
+        self._read_s = self.clock.monotonic_s()
 
     def now_s(self) -> float:
         with self._lock:
             wall_s, read_s = self.clock.now_s(), self.clock.monotonic_s()
             passed_s = max(0.0, read_s - self._read_s)
             self._read_s = read_s
+            self._wall_s = wall_s
             most_s = SLEW * passed_s
             behind_s = wall_s - (self._now_s + passed_s)
-            if abs(behind_s) <= most_s:
+            if abs(behind_s) <= most_s + READ_S:
                 self._now_s = wall_s
             else:
                 self._now_s += passed_s + min(max(behind_s, -most_s), most_s)
             return self._now_s
+
+    @property
+    def ahead_s(self) -> float:
+        """Of the wall, at present: 0 unless that was set. A moment of the wall (a notice's) is this much
+        later here."""
+        now_s = self.now_s()
+        return 0.0 if now_s == self._wall_s else now_s - self._wall_s
 
     def monotonic_s(self) -> float:
         return self.clock.monotonic_s()

@@ -226,6 +226,89 @@ def test_the_timer_goes_with_its_agent(job: Job) -> None:
     wait_for(lambda: not alive(timers[0]))
 
 
+@pytest.mark.parametrize("step_s", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_ends_no_lease_and_keeps_none(job: Job, tmp_path: Path, step_s: float) -> None:
+    job.submit(spec("sleep 60"))
+    clock = ManualClock(time.time())
+    config = Config(
+        prefix_uri=job.store.uri,
+        job_id=job.job_id,
+        lease_id="lease-a",
+        journal_id="journal",
+        until_s=clock.now_s() + 600,
+        home=tmp_path / "home",
+        environ=dict(os.environ),
+        metadata="none",
+    )
+    (tmp_path / "home").mkdir()
+    agent = Agent(config, job.store, clock=clock)
+    try:
+        agent.turn()
+        clock.step(step_s)
+        for _ in range(58):
+            clock.at_s += 10
+            agent.turn()
+            assert agent.state.ending is None, "its lease has not run out"
+        for _ in range(4):
+            clock.at_s += 10
+            agent.turn()
+        assert agent.state.ending is not None, "its lease has run out"
+        assert agent._error is None
+    finally:
+        agent._close()
+
+
+@pytest.mark.parametrize("step_s", [-3600.0, 0.0, 3600.0])
+def test_a_notice_is_by_the_wall_and_its_grace_is_not(job: Job, tmp_path: Path, step_s: float) -> None:
+    """The cloud's moment is by the clock as it is now, right or wrong before; after it, seconds count."""
+    clock = ManualClock(time.time())
+    config = Config(
+        prefix_uri=job.store.uri,
+        job_id=job.job_id,
+        lease_id="lease-a",
+        journal_id="journal",
+        until_s=None,
+        home=tmp_path / "home",
+        environ=dict(os.environ),
+        metadata="none",
+    )
+    (tmp_path / "home").mkdir()
+    agent = Agent(config, job.store, clock=clock)
+    try:
+        clock.step(step_s)
+        now_s = clock.now_s()
+        agent._on_notice(notice.Notice(action="terminate", at_s=now_s + 120, seen_s=now_s))
+        clock.at_s += 5
+        clock.step(-step_s)
+        inputs = agent._inputs(agent.boot.state, agent.steady.now_s())
+        assert inputs.notice is not None
+        assert inputs.notice.at_s - agent.steady.now_s() == pytest.approx(115, abs=0.5)
+        assert agent.notice is not None
+        assert agent.notice.at_s == now_s + 120, "documents have the cloud's own moment"
+    finally:
+        agent._close()
+
+
+@pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
+def test_the_timer_does_not_go_by_the_wall(ahead_s: float) -> None:
+    """Told by a clock that is an hour wrong, it ends a machine after the seconds that were meant."""
+    code = (
+        "import sys, time\n"
+        "from arylcloud.agent.lifeline import Lifeline\n"
+        "from arylcloud.core.clock import ManualClock\n"
+        "line = Lifeline(clock=ManualClock(time.time() + float(sys.argv[1])), log=print)\n"
+        "line.keep(line._clock.now_s() + 1.0); time.sleep(600)\n"
+    )
+    began_s = time.monotonic()
+    agent = subprocess.Popen([sys.executable, "-c", code, str(ahead_s)])
+    try:
+        assert agent.wait(30) == -9
+        assert time.monotonic() - began_s >= 1.0
+    finally:
+        agent.kill()
+        agent.wait()
+
+
 def test_config_names_what_is_missing_or_wrong(tmp_path: Path) -> None:
     good = {"ARYL_PREFIX_URI": "file:///x", "ARYL_JOB_ID": "j", "ARYL_LEASE_ID": "l"}
     assert from_environment(good, tmp_path).metadata_url == "http://169.254.169.254"
