@@ -13,8 +13,6 @@ from support.harness import JOB, OFFERS, TIMING, Crash, Harness, spec
 from support.scenarios import finish
 
 from arylcloud.core import events as ev
-from arylcloud.core import protocol as mail
-from arylcloud.core.errors import StoreError
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.launcher import actions as act
 
@@ -124,32 +122,18 @@ def test_a_throttled_call_is_made_again_with_the_same_token(tmp_path: Path) -> N
 # ---------------------------------------------------------------- the fence
 
 
-def hide_the_journal(h: Harness, hidden: list[bool]) -> None:
-    """The store answers everything but this one read: the next record of the journal."""
-    get = h.store.get
-
-    def without(key: str) -> bytes | None:
-        if hidden[0] and key.startswith(mail.JOURNAL_PREFIX):
-            raise StoreError("this one cannot be read")
-        return get(key)
-
-    h.store.get = without  # type: ignore[method-assign]
-
-
 @pytest.mark.parametrize("case", ["boot timeout", "lost", "stop", "sweep"])
 def test_without_a_look_at_the_fence_nothing_is_ended(tmp_path: Path, case: str) -> None:
     """The job has been adopted elsewhere while this laptop slept: what it thinks of the machines is old."""
     h = Harness(tmp_path)
     h.agents.total_steps = 200
-    hidden = [False]
-    hide_the_journal(h, hidden)
     if case == "boot timeout":
         h.agents.duds = 1
         h.tick(3)
     else:
         h.until(RUNNING)
         h.tick(5)
-    hidden[0] = True
+    h.store.fence_hidden = True
     first = h.running[0]
     if case == "lost":
         h.agents.silence(first.instance_id, 100)
@@ -163,7 +147,7 @@ def test_without_a_look_at_the_fence_nothing_is_ended(tmp_path: Path, case: str)
     assert len(h.running) == running, "ended, and perhaps another launcher's"
     assert not any(m.stopping_until_s for m in h.world.born.values())
     assert len(h.events) == before, "and nothing is journaled of a world that may be another's"
-    hidden[0], h.world.lists_fail = False, False
+    h.store.fence_hidden = h.world.lists_fail = False
     if case == "sweep":
         h.tick(5)
         assert h.running == (first,)

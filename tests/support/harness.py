@@ -77,6 +77,8 @@ class Mailbox(MemoryStore):
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(f"memory://jobs/{JOB}", clock=clock)
         self.down = False
+        self.fence_hidden = False
+        """It answers everything but reads of the journal."""
         self.lose_answers = 0
 
     def _up(self) -> None:
@@ -97,6 +99,8 @@ class Mailbox(MemoryStore):
 
     def get(self, key: str) -> bytes | None:
         self._up()
+        if self.fence_hidden and key.startswith(mail.JOURNAL_PREFIX):
+            raise StoreError("this one cannot be read")
         return super().get(key)
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:

@@ -89,6 +89,12 @@ class HostileWorld(RuleBasedStateMachine):
         self.harness.tick(seconds)
         self.harness.world.lists_fail = False
 
+    @rule(seconds=st.integers(1, 60))
+    def histories_fail(self, seconds: int) -> None:
+        self.harness.world.histories_fail = True
+        self.harness.tick(seconds)
+        self.harness.world.histories_fail = False
+
     @rule(seconds=st.integers(1, 15))
     def ends_fail(self, seconds: int) -> None:
         self.harness.world.ends_fail = True
@@ -138,6 +144,17 @@ class HostileWorld(RuleBasedStateMachine):
         self.harness.store.down = True
         self.harness.tick(seconds)
         self.harness.store.down = False
+
+    @rule(seconds=st.integers(1, 60))
+    def fence_cannot_be_read(self, seconds: int) -> None:
+        """Nothing new is ended, and nothing new is asked for."""
+        h = self.harness
+        before = {x.lease_id for x in h.state.open_leases if x.phase is not LeasePhase.ENDING}
+        h.store.fence_hidden = True
+        h.tick(seconds)
+        h.store.fence_hidden = False
+        ending = {x.lease_id for x in h.state.open_leases if x.phase is LeasePhase.ENDING}
+        assert not before & ending, "ended without a look at the fence"
 
     @rule()
     def mailbox_loses_an_answer(self) -> None:
