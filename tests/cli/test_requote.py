@@ -151,7 +151,7 @@ def test_the_size_that_was_confirmed_is_submitted(tmp_path: Path) -> None:
 
 def test_a_range_buys_what_was_shown(new_home: NewHome) -> None:
     home = new_home(market(spot("calm", 0.10)))
-    spec = job(steps=40, nodes="1..4", on_node_loss="shrink")
+    spec = job(steps=10, nodes="1..4", on_node_loss="shrink")
     done = home.launch(spec, code=0)
     (job_id,) = home.jobs()
     state = home.state(job_id)
