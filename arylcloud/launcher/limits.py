@@ -10,19 +10,27 @@ from arylcloud.launcher.state import JobState
 
 
 def hard_until_s(
-    state: JobState, now_s: float, *, spent_usd: float | None, usd_per_hour: float | None
+    state: JobState,
+    now_s: float,
+    *,
+    spent_usd: float | None,
+    usd_per_hour: float | None,
+    boot_s: float = 0.0,
 ) -> float | None:
     """Wall seconds at which the budget or ``max_runtime`` is used up if the job goes on as it does now.
 
-    ``spent_usd``: so far; ``usd_per_hour``: of all its machines together (market hours). None = no such
-    limit is set, or what it depends on is not known.
+    ``spent_usd``: so far; ``usd_per_hour``: of all its machines together (market hours). ``boot_s``: wall
+    seconds that a machine may take until it trains: they are not running, and while nothing runs they
+    are added, or a short ``max_runtime`` would be over before it has begun. None = no such limit is set,
+    or what it depends on is not known.
     """
     limits = state.spec.constraints
     left_market_s: list[float] = []
     if limits.budget_usd is not None and spent_usd is not None and usd_per_hour:
         left_market_s.append(max(0.0, limits.budget_usd - spent_usd) / usd_per_hour * 3600.0)
     if limits.max_runtime_s is not None:
-        left_market_s.append(max(0.0, limits.max_runtime_s - trained_market_s(state, now_s)))
+        left_s = max(0.0, limits.max_runtime_s - trained_market_s(state, now_s))
+        left_market_s.append(left_s if running(state) else left_s + boot_s * state.market_clock.scale)
     if not left_market_s:
         return None
     return now_s + min(left_market_s) / state.market_clock.scale
@@ -38,6 +46,11 @@ def burn_usd_per_hour(state: JobState) -> float | None:
             return None
         total += price
     return total
+
+
+def running(state: JobState) -> bool:
+    """Whether a command is known to train now."""
+    return any(t.stopped_at_s is None for t in state.trainings)
 
 
 def trained_market_s(state: JobState, now_s: float) -> float:

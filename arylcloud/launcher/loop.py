@@ -158,6 +158,7 @@ class JobLauncher:
                 now_s,
                 spent_usd=spent_for_limits_usd(state, now_s),
                 usd_per_hour=burn_usd_per_hour(state),
+                boot_s=self.timing.boot_timeout_s,
             ),
         )
         try:

@@ -94,6 +94,8 @@ class Child:
             try:
                 line = self._reader.readline()
             except TimeoutError:
+                self.send(signal.SIGKILL)
+                self.code = -signal.SIGKILL  # its connection cannot be read any more
                 raise AssertionError(f"{self.request['argv']} does not end: {self.err[-2000:]}") from None
             self.code = json.loads(line)["code"]
             self._reader.close()
@@ -392,10 +394,10 @@ def _environment() -> dict[str, str]:
 
 def _processes() -> Iterator[tuple[int, str, bytes]]:
     """(pid, command, command line + environment + folder) of everything that runs."""
-    for name in os.listdir("/proc"):
+    for folder in Path("/proc").iterdir():
+        name = folder.name
         if not name.isdigit():
             continue
-        folder = Path("/proc") / name
         try:
             command = (folder / "cmdline").read_bytes()
             text = (

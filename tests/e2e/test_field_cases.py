@@ -245,7 +245,7 @@ def _never_again(home: Home, job_id: str) -> None:
 
 def test_15_recovery_none_creates_nothing_after_a_loss(new_home: NewHome) -> None:
     home = new_home(market(spot("a", 0.10), spot("b", 0.11)))
-    job_id = home.submit(job(steps=2000, recovery="none", market="spot"))
+    job_id = home.submit(job(steps=2000, work="100 steps", recovery="none", market="spot"))
     launcher = home.serve(job_id)
     wait_for(lambda: home.state(job_id).checkpoints, "a checkpoint")
     home.kill_machine(launches(home)[0]["instance_id"])
@@ -255,7 +255,7 @@ def test_15_recovery_none_creates_nothing_after_a_loss(new_home: NewHome) -> Non
 
 def test_15_recovery_none_creates_nothing_after_a_notice(new_home: NewHome) -> None:
     home = new_home(market(spot("a", 0.10, strike(age_s=8.0, notice_s=2.0)), spot("b", 0.11)))
-    job_id = home.submit(job(steps=2000, recovery="none", market="spot"))
+    job_id = home.submit(job(steps=2000, work="100 steps", recovery="none", market="spot"))
     home.serve_to_the_end(job_id)
     _never_again(home, job_id)
 

@@ -14,7 +14,7 @@ from arylcloud.core.codec import loads
 from arylcloud.core.job import Constraints
 from arylcloud.core.phases import JobPhase
 from arylcloud.launcher import actions as act
-from arylcloud.launcher.limits import burn_usd_per_hour, hard_until_s
+from arylcloud.launcher.limits import burn_usd_per_hour, hard_until_s, running, trained_market_s
 from tests.support.first import initial_actions
 from tests.support.harness import OFFERS, Harness, spec
 
@@ -60,6 +60,21 @@ def test_the_earlier_of_budget_and_runtime(
     assert found == (None if left_s is None else pytest.approx(1000.0 + left_s))
 
 
+def test_a_boot_is_not_running(tmp_path: Path) -> None:
+    """While nothing trains, ``max_runtime`` is not used up: what a boot may take is not taken from it."""
+    h = limited(tmp_path, max_runtime_s=HOUR_S)
+    h.agents.total_steps = 1000
+    waiting = hard_until_s(h.state, 1000.0, spent_usd=None, usd_per_hour=None, boot_s=300.0)
+    assert waiting == pytest.approx(1000.0 + HOUR_S + 300.0)
+    h.until(JobPhase.RUNNING)
+    h.tick(30)
+    assert running(h.state)
+    now_s = h.clock.now_s()
+    left_s = HOUR_S - trained_market_s(h.state, now_s)
+    going = hard_until_s(h.state, now_s, spent_usd=None, usd_per_hour=None, boot_s=300.0)
+    assert going == pytest.approx(now_s + left_s)
+
+
 def test_every_beat_says_until_when_the_budget_lasts(tmp_path: Path) -> None:
     """Two machines at $1/h; the moment does not move while nothing changes (after the minute that is billed
     at least)."""
@@ -102,7 +117,8 @@ def test_the_lease_is_made_out_for_max_runtime_too(tmp_path: Path) -> None:
     observed = h.launcher.observer.observe(h.state)
     desired = h._desire(h.state, observed, h.clock.at_s)
     (create,) = (a for a in initial_actions(h.state, desired, h.clock.at_s) if isinstance(a, act.CreateLease))
-    assert create.until_s == pytest.approx(h.clock.at_s + HOUR_S)
+    boot_s = desired.timing.boot_timeout_s  # provisioning is not running
+    assert create.until_s == pytest.approx(h.clock.at_s + HOUR_S + boot_s)
 
 
 def test_no_launcher_heard_just_before_the_budget_is_spent_goes_beyond_it(tmp_path: Path) -> None:

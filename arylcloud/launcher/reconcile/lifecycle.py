@@ -8,7 +8,7 @@ from arylcloud.core import events as ev
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import EndCause, MachineState
 from arylcloud.launcher import actions as act
-from arylcloud.launcher.limits import trained_market_s
+from arylcloud.launcher.limits import running, trained_market_s
 from arylcloud.launcher.offers import DETERMINISTIC
 from arylcloud.launcher.reconcile import migration
 from arylcloud.launcher.reconcile.draft import HEARD, Draft
@@ -17,6 +17,9 @@ from arylcloud.launcher.state import JobState, Lease
 
 MAX_BAD_STARTS: Final = 5
 """So many machines in a row that never got to work are no accident: the image, the set-up, the network."""
+
+RUNTIME_SLACK: Final = 0.02
+"""Of ``max_runtime``: what is left of it, once nothing runs any more, that is worth no machine."""
 
 FINISHED: Final = "finished"
 STOP: Final = "stop_requested"
@@ -89,7 +92,8 @@ def _limits(d: Draft) -> Cause | None:
         return "over_budget", f"${spent:.2f} of a budget of ${limits.budget_usd:.2f} is spent", None
     if limits.max_runtime_s is not None:
         ran_s = trained_market_s(d.state, d.now_s)
-        if ran_s >= limits.max_runtime_s:
+        # a machine ends itself at its limit, too, a moment before or after us: nobody starts another for that
+        if ran_s >= limits.max_runtime_s * (1.0 if running(d.state) else 1.0 - RUNTIME_SLACK):
             return "max_runtime", f"it has run for {ran_s / 3600:.2f} h, the longest that is allowed", None
     return None
 
@@ -105,14 +109,12 @@ def _given_up(d: Draft) -> Cause | None:
     trained = {t.lease_id for t in d.state.trainings}
     row = 0
     for lease in _current(d.state):
-        if lease.ending_code in BAD_STARTS:
+        alone = lease.phase is LeasePhase.RELEASED and lease.cause == EndCause.SELF
+        if lease.ending_code in BAD_STARTS or (alone and lease.lease_id not in trained):
             row += 1
             if row >= MAX_BAD_STARTS:
-                return (
-                    "bad_starts",
-                    f"{row} machines in a row never got to work; the last: {lease.ending_code}",
-                    None,
-                )
+                last = lease.ending_code or "it ended itself"
+                return "bad_starts", f"{row} machines in a row never got to work; the last: {last}", None
         elif lease.lease_id in trained:
             row = 0
     return None

@@ -59,7 +59,13 @@ def lease_until_s(d: Draft, offer: Offer) -> float:
     until_s = d.now_s + d.state.spec.unattended_s
     price, burn = offer.usd_per_hour, burn_usd_per_hour(d.state)
     rate = None if price is None or burn is None else max(price * d.nodes, burn + price)
-    hard_s = hard_until_s(d.state, d.now_s, spent_usd=d.desired.spent_usd, usd_per_hour=rate)
+    hard_s = hard_until_s(
+        d.state,
+        d.now_s,
+        spent_usd=d.desired.spent_usd,
+        usd_per_hour=rate,
+        boot_s=d.timing.boot_timeout_s,
+    )
     return until_s if hard_s is None else min(until_s, hard_s)
 
 
