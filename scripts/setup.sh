@@ -9,7 +9,8 @@ find_python() {
   for candidate in "${PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11 python; do
     [ -n "$candidate" ] || continue
     if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
-      command -v "$candidate"
+      # the interpreter behind a virtual environment: the environment may be ours, about to be made again
+      "$candidate" -c 'import sys; print(getattr(sys, "_base_executable", None) or sys.executable)'
       return 0
     fi
   done
@@ -20,6 +21,7 @@ find_python() {
 
 setup_venv() {
   local folder=$1 python stamp groups=() group
+  [ "${ARYLCLOUD_VENV_READY:-}" != "$folder" ] || return 0  # the script that called this one has done it
   shift
   for group in "$@"; do groups+=(--group "$group"); done
   python=$(find_python) || return 2
@@ -27,7 +29,7 @@ setup_venv() {
   stamp=$("$python" - "$ROOT" "$*" <<'PY'
 import hashlib, pathlib, sys
 root = pathlib.Path(sys.argv[1])
-parts = [sys.version, sys.executable, sys.argv[1], sys.argv[2]]
+parts = [sys.version, sys.base_prefix, sys.argv[1], sys.argv[2]]
 parts += [(root / name).read_text() for name in ("pyproject.toml", "scripts/setup.sh")]
 print(hashlib.sha256("\0".join(parts).encode()).hexdigest())
 PY
@@ -41,7 +43,7 @@ PY
     (cd "$ROOT" && "$folder/bin/python" -m pip install --quiet --editable . "${groups[@]}") || return 1
     echo "$stamp" >"$folder/.made-from"
   fi
-  export PATH="$folder/bin:$PATH" VIRTUAL_ENV="$folder"
+  export PATH="$folder/bin:$PATH" VIRTUAL_ENV="$folder" ARYLCLOUD_VENV_READY="$folder"
 }
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
