@@ -100,6 +100,7 @@ class Boot(threading.Thread):
                 cwd=self._config.workdir,
                 env=env,
                 output=output,
+                secrets=secrets.values(),
             )
             code = self._setup.wait()
             if code != 0 and not self._halt.is_set():
@@ -123,7 +124,7 @@ class Boot(threading.Thread):
         return data
 
     def _secrets(self, job: JobDoc) -> dict[str, str]:
-        """Into the commands' environment only: never to disk, never to a log."""
+        """Into the commands' environment only: never to disk, never to a log (see ``agent/mask.py``)."""
         if not job.spec.secret_names:
             return {}
         document = parse(self._patiently(SECRETS_KEY), what=SECRETS_KEY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,8 @@ class Place:
     rank: int
     cwd: Path
     env: Mapping[str, str]
+    secrets: Collection[str] = ()
+    """The values: no answer shows them."""
 
 
 class Execs(threading.Thread):
@@ -122,7 +124,7 @@ def run_captured(argv: tuple[str, ...], timeout_s: float, place: Place) -> tuple
         kept.extend(data)
         del kept[:-OUTPUT_BYTES]
 
-    command = Command(argv, cwd=place.cwd, env=place.env, output=keep)
+    command = Command(argv, cwd=place.cwd, env=place.env, output=keep, secrets=place.secrets)
     try:
         return command.wait(timeout_s), bytes(kept)
     except subprocess.TimeoutExpired:

@@ -254,7 +254,8 @@ class Agent:
         for member in epoch.members:
             if member.lease_id == self.config.lease_id:
                 env = self.slot.environment(booted.job.spec, booted.secrets, epoch, member.rank)
-                return Place(rank=member.rank, cwd=self.config.workdir, env=env)
+                values = booted.secrets.values()
+                return Place(rank=member.rank, cwd=self.config.workdir, env=env, secrets=values)
         return None
 
     # ------------------------------------------------------------ effects

@@ -13,8 +13,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+
+from arylcloud.agent.mask import Masker
 
 SUPERVISOR = Path(__file__).with_name("supervise.py")
 _MAX_INLINE = 100_000
@@ -42,7 +44,9 @@ def signal_number(name: str) -> int:
 
 
 class Command:
-    """Starts at once. Raises OSError if not even the supervisor can be started."""
+    """Starts at once; ``output`` gets all that it prints, without the values of ``secrets``.
+
+    Raises OSError if not even the supervisor can be started."""
 
     def __init__(
         self,
@@ -51,8 +55,10 @@ class Command:
         cwd: Path,
         env: Mapping[str, str],
         output: Callable[[bytes], None],
+        secrets: Collection[str] = (),
     ) -> None:
         self._output = output
+        self._masker = Masker(secrets)
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(SUPERVISOR), *argv],
             cwd=cwd,
@@ -108,4 +114,9 @@ class Command:
         assert self._process.stdout is not None
         with self._process.stdout as pipe:
             while data := os.read(pipe.fileno(), 65536):
-                self._output(data)
+                self._give(self._masker.feed(data))
+        self._give(self._masker.close())
+
+    def _give(self, data: bytes) -> None:
+        if data:
+            self._output(data)

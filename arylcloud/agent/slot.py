@@ -70,6 +70,7 @@ class Slot:
                 cwd=self._config.workdir,
                 env=self.environment(spec, secrets, epoch, rank),
                 output=self._stream.write,
+                secrets=secrets.values(),
             )
         except Exception as error:  # noqa: BLE001 - BROKEN, with its reason: another machine may do
             problem = f"the command cannot be started: {one_line(error)}"

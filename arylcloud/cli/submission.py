@@ -30,6 +30,8 @@ def submit_plan(
     from arylcloud.agent.runtime import build_runtime
     from arylcloud.cli.assemble import new_writer_id, providers_for
     from arylcloud.cli.jobfile import NOTIFY_ENV
+    from arylcloud.cli.output import hanging, note
+    from arylcloud.cli.secretfiles import holds_secrets, note_of
     from arylcloud.cli.settings import ensure
     from arylcloud.core.clock import SystemClock
     from arylcloud.launcher.bundle import pack
@@ -40,7 +42,9 @@ def submit_plan(
     cloud = spec.resources.clouds[0]
     market_clock = providers_for([cloud], places)[cloud].capabilities().market_clock
     runtime, sha256 = build_runtime(ensure(places.cache))
-    workdir = pack(Path(spec.workdir)) if spec.workdir is not None else None
+    workdir = pack(Path(spec.workdir), holds_secrets) if spec.workdir is not None else None
+    if workdir is not None and workdir.left_out:
+        note(hanging(note_of(workdir.left_out), 2))
     submission = Submission(
         job_id=job_id,
         spec=spec,

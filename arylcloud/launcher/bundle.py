@@ -8,7 +8,7 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +24,17 @@ class Archive:
     data: bytes
     sha256: str
     files: int
+    left_out: tuple[str, ...] = ()
+    """What ``leave_out`` named, relative to the workdir."""
 
 
-def pack(workdir: Path) -> Archive:
-    """Deterministic tar.gz of ``workdir``: sorted, no times, no owners; ``.arylignore`` is honoured.
+def _nothing(_: Path) -> bool:
+    return False
+
+
+def pack(workdir: Path, leave_out: Callable[[Path], bool] = _nothing) -> Archive:
+    """Deterministic tar.gz of ``workdir``: sorted, no times, no owners; ``.arylignore`` is honoured,
+    and files (and links to them) of which ``leave_out`` is true stay out as well.
 
     Symbolic links are kept as links where they stay inside; one that leads outside is an error,
     since it would be dangling (or worse) on a machine.
@@ -37,13 +44,18 @@ def pack(workdir: Path) -> Archive:
     root = workdir.resolve()
     buffer = io.BytesIO()
     total = count = 0
+    left_out: list[str] = []
     try:
         with (
             gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, compresslevel=6) as zipped,
             tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
         ):
             for path in _files(root, _patterns(root)):
-                info = tar.gettarinfo(str(path), arcname=path.relative_to(root).as_posix())
+                name = path.relative_to(root).as_posix()
+                if leave_out(path):
+                    left_out.append(name)
+                    continue
+                info = tar.gettarinfo(str(path), arcname=name)
                 info.uid = info.gid = 0
                 info.uname = info.gname = ""
                 info.mtime = 0
@@ -62,7 +74,8 @@ def pack(workdir: Path) -> Archive:
     except OSError as error:
         raise LocalStateError(f"cannot read {error.filename or workdir}: {error.strerror}") from error
     data = buffer.getvalue()
-    return Archive(data=data, sha256=hashlib.sha256(data).hexdigest(), files=count)
+    sha256 = hashlib.sha256(data).hexdigest()
+    return Archive(data=data, sha256=sha256, files=count, left_out=tuple(left_out))
 
 
 def _patterns(root: Path) -> tuple[str, ...]:
