@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from arylcloud.core.events import JobSubmitted
     from arylcloud.core.ports import ObjectStore
     from arylcloud.launcher.journal import Journal
 
@@ -29,15 +30,26 @@ def adopt(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document at the end.")] = False,
 ) -> int:
     """Take over a job: its journal is copied from the prefix, and this machine becomes its launcher."""
-    from arylcloud.cli.assemble import open_journal, open_prefix
+    from arylcloud.cli.assemble import (
+        check_same_market,
+        clouds_of,
+        open_journal,
+        open_prefix,
+        providers_for,
+    )
     from arylcloud.cli.launch import finish
     from arylcloud.cli.settings import folders
+    from arylcloud.core.clock import MarketClock
     from arylcloud.core.errors import ConflictError
     from arylcloud.launcher.holder import FRESH_S, living
 
+    places = folders()
     store = open_prefix(uri.rstrip("/"))
     job_id = _job_of(store)
-    store = _its_own_prefix(store, job_id)
+    submitted = _submission(store, job_id)
+    store = _its_own_prefix(store, job_id, submitted)
+    clock = MarketClock(origin_s=submitted.market_origin_s, scale=submitted.market_scale)
+    check_same_market(job_id, clock, providers_for(clouds_of(submitted.spec), places))
     found = None if force else living(store, time.time())
     if found is not None:
         beat, age_s = found
@@ -45,7 +57,6 @@ def adopt(
             f"launcher {beat.launcher_id} (pid {beat.pid} on {beat.host}) was heard {age_s:.0f} s ago",
             hint=f"if it is dead, wait {FRESH_S:.0f} s or say --force: a living one then ends itself",
         )
-    places = folders()
     journal = open_journal(places)
     with journal.claim(job_id):
         take_over(journal, job_id, store)
@@ -72,13 +83,10 @@ def _job_of(store: ObjectStore) -> str:
     return job_id
 
 
-def _its_own_prefix(store: ObjectStore, job_id: str) -> ObjectStore:
-    """The prefix as the job's journal names it: machines and launchers use that address, so the fence
-    has to be there. The address that the user gave must be the same place."""
-    from arylcloud.checkpoint.store import file_path
-    from arylcloud.cli.assemble import open_prefix
+def _submission(store: ObjectStore, job_id: str) -> JobSubmitted:
+    """The first record of the job's journal, as it lies in the mailbox."""
     from arylcloud.core import protocol as mail
-    from arylcloud.core.errors import IntegrityError, NoSuchJob, StoreError, UsageError
+    from arylcloud.core.errors import IntegrityError, NoSuchJob
     from arylcloud.core.events import JobSubmitted, Record
 
     key = mail.journal_key(1)
@@ -88,7 +96,17 @@ def _its_own_prefix(store: ObjectStore, job_id: str) -> ObjectStore:
     first = Record.from_bytes(data, what=f"{store.uri}/{key}")
     if not isinstance(first.event, JobSubmitted) or first.job_id != job_id:
         raise IntegrityError(f"{store.uri}/{key} is not the first record of {job_id}")
-    named = first.event.prefix_uri
+    return first.event
+
+
+def _its_own_prefix(store: ObjectStore, job_id: str, submitted: JobSubmitted) -> ObjectStore:
+    """The prefix as the job's journal names it: machines and launchers use that address, so the fence
+    has to be there. The address that the user gave must be the same place."""
+    from arylcloud.checkpoint.store import file_path
+    from arylcloud.cli.assemble import open_prefix
+    from arylcloud.core.errors import StoreError, UsageError
+
+    named = submitted.prefix_uri
     if named == store.uri:
         return store
     hint = f"adopt {named}, where it can be reached at that address"

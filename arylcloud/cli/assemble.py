@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arylcloud.cli.settings import Folders, ensure
+from arylcloud.core.clock import MarketClock
 from arylcloud.core.errors import UsageError
 from arylcloud.core.ports import ObjectStore, Provider
 from arylcloud.launcher.actions import Timing
@@ -91,6 +92,19 @@ def clouds_of(spec: JobSpec) -> tuple[str, ...]:
             hint="`--infra local` runs the job on this machine's own little cloud; `plan` knows all clouds",
         )
     return named
+
+
+def check_same_market(job_id: str, clock: MarketClock, providers: Mapping[str, Provider]) -> None:
+    """A home has a local cloud of its own, which knows nothing of another home's machines: its list
+    must never be taken for the word of the cloud that runs them. Each has its own clock, to the moment
+    of its first start. UsageError (nothing has been done) where this home's is another one."""
+    for name, provider in providers.items():
+        if provider.capabilities().market_clock != clock:
+            raise UsageError(
+                f"{job_id} runs on another {name} cloud than this home's: from here its machines can be "
+                "neither seen nor ended",
+                hint="set ARYLCLOUD_LOCAL__FOLDER to that home's state/local-cloud, or go on from that home",
+            )
 
 
 def new_writer_id() -> str:
@@ -180,4 +194,5 @@ def build_launcher(
         timing=timing,
         housekeeper=Housekeeper(store=parts.store),
         adopted=adopted,
+        admit=lambda found: check_same_market(job_id, found.market_clock, parts.providers),
     )

@@ -39,13 +39,14 @@ def follow(
     *,
     quiet: bool = False,
     interrupts: Interrupts | None = None,
+    since_seq: int = 0,
 ) -> JobState:
     """Until the job has ended. Raises Interrupted when the user detaches, or the terminal is closed.
-    ``interrupts``: those that are noted already."""
+    ``interrupts``: those that are noted already; ``since_seq``: what came up to it is not told again."""
     with contextlib.ExitStack() as stack:
         if interrupts is None:
             interrupts = stack.enter_context(Interrupts())
-        watcher = _Watcher(journal, store, job_id, places, quiet, interrupts)
+        watcher = _Watcher(journal, store, job_id, places, quiet, interrupts, since_seq)
         while (state := watcher.run()) is None:
             _ask(watcher, interrupts)
         return state
@@ -60,6 +61,7 @@ class _Watcher:
         places: Folders,
         quiet: bool,
         interrupts: Interrupts,
+        since_seq: int,
     ) -> None:
         self.journal = journal
         self.store = store
@@ -67,6 +69,7 @@ class _Watcher:
         self.places = places
         self.quiet = quiet
         self.interrupts = interrupts
+        self.since_seq = since_seq
         self.state: JobState | None = None
         self.restarts = 0
         self.fruitless = 0
@@ -103,7 +106,7 @@ class _Watcher:
         for record in self.journal.records(self.job_id, after=self.state.seq if self.state else 0):
             self.state = apply(self.state, record)
             line = describe.line(record, self.state)
-            if line is not None and not self.quiet:
+            if line is not None and not self.quiet and record.seq > self.since_seq:
                 note(hanging(line, 10))
 
     def _revive(self) -> None:

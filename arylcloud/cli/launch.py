@@ -178,6 +178,7 @@ def finish(
     detach: bool,
     as_json: bool,
     interrupts: Interrupts | None = None,
+    since_seq: int = 0,
 ) -> int:
     """Start a launcher if none is at work, then watch until the end; the job's outcome is the exit code."""
     from arylcloud.cli.attach import cost_line, follow
@@ -201,7 +202,7 @@ def finish(
             )
             sys.stdout.write(f"{job_id}\n")
         return 0
-    state = follow(journal, prefix, job_id, places, quiet=as_json, interrupts=interrupts)
+    state = follow(journal, prefix, job_id, places, quiet=as_json, interrupts=interrupts, since_seq=since_seq)
     if as_json:
         emit_json(
             {

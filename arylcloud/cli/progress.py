@@ -66,14 +66,16 @@ def read_beat(store: ObjectStore, lease_id: str) -> mail.Heartbeat | None:
 def _eta_s(
     state: JobState, beat: mail.Heartbeat | None, done: int | None, total: float | None
 ) -> float | None:
-    if beat is None or beat.step is None or beat.first_step_s is None or done is None or total is None:
+    """At the rate since this epoch's command was started: of a training that shows its steps only by its
+    checkpoints, the first sign comes late and says nothing of the time before it."""
+    epoch = next((e for e in reversed(state.epochs) if e.members), None)
+    if epoch is None or beat is None or beat.epoch != epoch.number:
         return None
-    training = next((t for t in reversed(state.trainings) if t.lease_id == beat.lease_id), None)
-    first = training.first_step if training is not None else 0
-    ran_s = beat.at_s - beat.first_step_s
-    if beat.step <= first or ran_s <= 0:
+    if beat.step is None or beat.command_started_s is None or done is None or total is None:
         return None
-    return max(0.0, total - done) * ran_s / (beat.step - first)
+    ran_s = beat.at_s - beat.command_started_s
+    steps = beat.step - epoch.resume_step
+    return max(0.0, total - done) * ran_s / steps if steps > 0 and ran_s > 0 else None
 
 
 class Progress:

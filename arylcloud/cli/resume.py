@@ -42,7 +42,7 @@ def resume(
             begin_again(journal, job_id, store)
     else:
         give_secrets(store, state)
-    return finish(journal, store, job_id, places, detach=detach, as_json=json_)
+    return finish(journal, store, job_id, places, detach=detach, as_json=json_, since_seq=state.seq)
 
 
 def begin_again(journal: Journal, job_id: str, store: ObjectStore) -> None:

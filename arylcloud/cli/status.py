@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from arylcloud.cli.progress import Reading
+    from arylcloud.launcher.journal import Journal
     from arylcloud.launcher.state import JobState
 
 app = typer.Typer(add_completion=False)
@@ -34,7 +35,7 @@ def status(
     ids = [resolve_job(journal, job)] if job is not None else list(journal.jobs())
     states = [replay(journal.records(job_id)) for job_id in ids]
     shown = [s for s in states if job is not None or all_ or json_ or not s.phase.ended]
-    rows = [(s, *_reading(s), s.phase.ended or journal.claimed(s.job_id)) for s in shown]
+    rows = [(s, *_reading(s), _attended(journal, s)) for s in shown]
     if json_:
         emit_json({"jobs": [_document(s, reading) for s, reading, _, _ in rows]})
         return 0
@@ -42,9 +43,32 @@ def status(
         ended = len(states) - len(shown)
         note("no job is running" + (f" ({ended} ended: `arylcloud status --all`)" if ended else ""))
         return 0
-    for s, reading, problem, attended in rows:
-        _print(s, reading, problem, attended)
+    for s, reading, problem, launcher in rows:
+        _print(s, reading, problem, launcher)
     return 0
+
+
+def _attended(journal: Journal, state: JobState) -> str | None:
+    """None: a launcher here is at work, or none is needed. Else what to know of it: a launcher of another
+    home has gone on with the job where the mailbox holds records that this journal lacks."""
+    from arylcloud.cli.assemble import open_prefix
+    from arylcloud.core.errors import StoreError
+    from arylcloud.core.protocol import journal_key
+
+    if state.phase.ended or journal.claimed(state.job_id):
+        return None
+    none_here = f"none at work here: `arylcloud resume {state.job_id}` starts one"
+    try:
+        taken_over = open_prefix(state.prefix_uri).get(journal_key(state.seq + 1)) is not None
+    except StoreError:
+        return none_here
+    # a launcher that was at work a moment ago may have ended between the two looks
+    if not taken_over or journal.head(state.job_id) > state.seq:
+        return none_here
+    return (
+        "another home's has taken the job over, and this is what was known here before; "
+        f"`arylcloud adopt {state.prefix_uri}` brings the rest (and takes it back)"
+    )
 
 
 def _reading(state: JobState) -> tuple[Reading, str | None]:
@@ -92,7 +116,7 @@ def _document(state: JobState, reading: Reading) -> dict[str, Any]:
     }
 
 
-def _print(state: JobState, reading: Reading, problem: str | None, attended: bool) -> None:
+def _print(state: JobState, reading: Reading, problem: str | None, launcher: str | None) -> None:
     from rich.text import Text
 
     from arylcloud.cli.money import spent
@@ -125,5 +149,5 @@ def _print(state: JobState, reading: Reading, problem: str | None, attended: boo
             "machine",
             f"{lease.offer.key} {lease.phase} for {since} at {price} ({lease.instance_id or 'no id yet'})",
         )
-    if not attended:
-        row("launcher", f"none at work here: `arylcloud resume {state.job_id}` starts one")
+    if launcher is not None:
+        row("launcher", launcher)

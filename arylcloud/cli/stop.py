@@ -36,7 +36,7 @@ def stop(
         write_request(store, "stop", {})
         ensure_launcher(journal, job_id, places)
         if not detach:
-            state = follow(journal, store, job_id, places, quiet=json_)
+            state = follow(journal, store, job_id, places, quiet=json_, since_seq=state.seq)
     if json_:
         emit_json(
             {"job_id": job_id, "phase": state.phase, "code": state.phase_code, "text": state.phase_text}

@@ -57,6 +57,8 @@ class JobLauncher:
     timing: act.Timing
     housekeeper: Housekeeper
     adopted: bool = False
+    admit: Callable[[JobState], None] = lambda _state: None
+    """Asked once, before this launcher says that it is at work; raises where it must not be."""
     _last_beat_s: float | None = None
     """Monotonic seconds."""
 
@@ -99,6 +101,7 @@ class JobLauncher:
         if not state.phase.ended:
             home = self.journal.journal_id
             refuse_beside_another(self.executor.store, state, home, self.clock.now_s())
+            self.admit(state)
             started = ev.LauncherStarted(
                 launcher_id=self.executor.writer,
                 host=socket.gethostname(),
