@@ -338,6 +338,7 @@ class Home:
     def kill_machine(self, instance_id: str) -> None:
         """As a host that fails: everything on it at once, without a word. A machine that is not there
         (any more) is fine."""
+        assert instance_id, "no machine is named: nothing of it could be told from others'"
         for pid in processes.members(instance_id, None):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -47,12 +47,6 @@ def restoring(home: Home, job_id: str) -> bool:
     return sum(bool(e.members) for e in state.epochs) == 2
 
 
-def saving(home: Home, job_id: str) -> bool:
-    """Asked to save and hand over."""
-    epoch = home.state(job_id).epoch
-    return epoch is not None and epoch.drain
-
-
 def exited(home: Home, job_id: str) -> bool:
     return (
         bool(list((home.prefix(job_id) / "ends").glob("*")))
@@ -66,7 +60,6 @@ MOMENTS: dict[str, Callable[[Home, str], bool]] = {
     "setup": saying(AgentPhase.SETUP),
     "running": running,
     "restoring": restoring,
-    "saving": saving,
     "exited": exited,
 }
 
@@ -80,16 +73,13 @@ def test_a_machine_that_dies(new_home: NewHome, moment: str) -> None:
     if moment == "restoring":
         wait_for(lambda: running(home, job_id), "running")
         kill(home, job_id)
-    if moment == "saving":
-        wait_for(lambda: running(home, job_id), "running")
-        home.cli("migrate", job_id, "-d", code=0)
     wait_for(lambda: MOMENTS[moment](home, job_id) or home.state(job_id).phase.ended, moment)
     kill(home, job_id)
     assert launcher.wait() == 0, launcher.err[-2000:]
     state = settled(home, job_id)
     assert state.interruptions == 0 or state.losses
     steps_kept(home, job_id)
-    if moment not in ("exited", "saving"):
+    if moment != "exited":
         assert len(state.leases) == (3 if moment == "restoring" else 2)
     if moment == "restoring":
         assert all(a.start > 0 for a in attempts(home)[1:])
