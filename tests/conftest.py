@@ -24,5 +24,6 @@ def _own_home() -> Iterator[None]:
     folder = tempfile.mkdtemp(prefix="arylcloud-test-")
     os.environ["ARYLCLOUD_HOME"] = folder
     os.environ["NO_COLOR"] = "1"
+    os.environ["COLUMNS"] = "120"  # a test worker has a terminal of its own idea
     yield
     shutil.rmtree(folder, ignore_errors=True)
