@@ -74,8 +74,9 @@ def test_flags_override(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_table_says_why_and_what_was_not_considered(
-    job: Path, capsys: pytest.CaptureFixture[str]
+    job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "150")
     assert run(["plan", str(job)]) == 0
     out = capsys.readouterr().out
     assert "bert · 40000 steps · objective cost · deadline 48 h · budget $900.00" in out
