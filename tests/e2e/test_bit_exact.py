@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import yaml
 
 from e2e.market import job, market, on_demand, rough, spot, strike
@@ -62,7 +61,6 @@ def test_a_migration_repeats_no_step(new_home: NewHome) -> None:
     assert done == list(range(1, 701))
 
 
-@pytest.mark.skipif(not (DIGITS / "job.yaml").exists(), reason="examples/digits is not there")
 def test_digits_is_bit_exact(new_home: NewHome, tmp_path: Path) -> None:
     """The demo's NumPy training: lost once without notice and once with one, launcher killed in between."""
     spec = yaml.safe_load((DIGITS / "job.yaml").read_text())
