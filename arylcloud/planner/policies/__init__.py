@@ -1,0 +1,1 @@
+"""Who gets what: one policy per file, each a pure function; ``registry`` names them."""
