@@ -8,8 +8,8 @@ Two kinds of policies answer it (:mod:`arylcloud.planner.policies.registry`):
   decision, or none. Input: :class:`ElasticProblem`.
 
 Notation as in Gavel (OSDI'20, §3): n jobs ``i`` in order of arrival, m worker types ``j`` with ``W_j``
-workers (1 worker = 1 GPU), ``T_ij`` the whole job's rate on ``s_i`` GPUs of type j, ``w_i`` its weight, ``N_i``
-its remaining steps. Constraints: ``x ≥ 0``, ``Σ_j x_ij ≤ 1``, ``Σ_i s_i·x_ij ≤ W_j``.
+workers (1 worker = 1 GPU), ``T_ij`` the whole job's rate on ``s_i`` GPUs of type j, ``w_i`` its weight,
+``N_i`` its remaining steps. Constraints: ``x ≥ 0``, ``Σ_j x_ij ≤ 1``, ``Σ_i s_i·x_ij ≤ W_j``.
 """
 
 from __future__ import annotations
