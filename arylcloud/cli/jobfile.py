@@ -25,6 +25,7 @@ from arylcloud.cli.jobsections import (
 from arylcloud.cli.notify import checked, shown
 from arylcloud.cli.yamltree import Section, Value, read_yaml
 from arylcloud.core import units
+from arylcloud.core.clock import SystemClock
 from arylcloud.core.errors import UsageError
 from arylcloud.core.job import (
     Constraints,
@@ -71,6 +72,8 @@ class Overrides:
     deadline: str | None = None
     budget: str | None = None
     max_usd_per_hour: str | None = None
+    max_age: str | None = None
+    """Of the prices that are planned on."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -287,6 +290,9 @@ def _apply_flags(flags: Overrides, draft: _Draft, resources: Resources) -> Resou
         draft.limit(
             "max_usd_per_hour", units.parse_usd_per_hour(flags.max_usd_per_hour, what="--max-usd-per-hour")
         )
+    if flags.max_age:
+        max_age_s = units.parse_duration_s(flags.max_age, what="--max-age")
+        draft.limit("priced_since_s", float(int(SystemClock().now_s() - max_age_s)))
     market: MarketChoice | None = None
     if flags.market is not None:
         if flags.market not in MARKETS:

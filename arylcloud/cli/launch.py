@@ -6,12 +6,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from arylcloud.cli.planflags import plan_flags
+
 if TYPE_CHECKING:
     from arylcloud.cli.interrupts import Interrupts
+    from arylcloud.cli.jobfile import Overrides
     from arylcloud.cli.settings import Folders
     from arylcloud.core.offer import Offer
     from arylcloud.core.plan import Candidate, Plan
@@ -25,18 +28,20 @@ BUSY_PAUSES_S = (0.5, 1.0, 2.0)
 
 
 @app.command()
+@plan_flags
 def launch(
+    *,
     job: Annotated[Path, typer.Argument(help="Job file (ours or SkyPilot's), or a plan.json.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return at once; the job goes on.")] = False,
     dryrun: Annotated[bool, typer.Option("--dryrun", "--dry-run", help="Stop after the quote.")] = False,
-    name: Annotated[str | None, typer.Option("--name", "-n", help="Name of the job.")] = None,
-    env: Annotated[list[str] | None, typer.Option("--env", help="K=V for the command; repeatable.")] = None,
-    gpus: Annotated[str | None, typer.Option("--gpus", help="N or NAME:N.")] = None,
-    infra: Annotated[
-        str | None, typer.Option("--infra", help="CLOUD, CLOUD/REGION or …/ZONE; `local` = this machine.")
-    ] = None,
-    use_spot: Annotated[bool, typer.Option("--use-spot", help="Spot only.")] = False,
+    allow_stale: Annotated[
+        bool,
+        typer.Option(
+            "--allow-stale", help="Launch at a price older than 24 h, or of unknown age, where none is newer."
+        ),
+    ] = False,
+    flags: Overrides,
     store: Annotated[
         str | None,
         typer.Option(
@@ -57,7 +62,7 @@ def launch(
 
     places = folders()
     journal = open_journal(places)  # first of all: what cannot be written down is not planned either
-    plan, secrets = _plan(job, places, name=name, env=env, gpus=gpus, infra=infra, use_spot=use_spot)
+    plan, secrets = _plan(job, places, flags)
     clouds = clouds_of(plan.job)
 
     def present(chosen: Plan) -> None:
@@ -69,7 +74,7 @@ def launch(
             _confirm(chosen.chosen, yes)
 
     present(plan)
-    plan = _settled(plan, places, present)
+    plan = _settled(plan, places, present, allow_stale=allow_stale)
     spec = at_fixed_size(plan, clouds)
     if dryrun:
         if json_:
@@ -109,26 +114,32 @@ def _hurried(journal: Journal, job_id: str) -> Exception:
     )
 
 
-def _plan(path: Path, places: Folders, **flags: Any) -> tuple[Plan, dict[str, str]]:
+def _plan(path: Path, places: Folders, flags: Overrides) -> tuple[Plan, dict[str, str]]:
     from arylcloud.cli.compose import make_plan
-    from arylcloud.cli.jobfile import Overrides, load_job, read_secrets
+    from arylcloud.cli.jobfile import load_job, read_secrets
     from arylcloud.cli.planfile import load_plan
+    from arylcloud.cli.planflags import given
+    from arylcloud.core.errors import UsageError
 
     if path.suffix == ".json":
+        if typed := given(flags):
+            raise UsageError(
+                f"a plan is launched as it was made: {', '.join(typed)} cannot change it",
+                hint=f"plan again: `arylcloud plan JOB {' '.join(typed)} … -o {path}`",
+            )
         plan = load_plan(path)
         return plan, read_secrets(plan.job)
-    overrides = Overrides(
-        name=flags["name"],
-        env=tuple(flags["env"] or ()),
-        gpus=flags["gpus"],
-        infra=flags["infra"],
-        use_spot=flags["use_spot"],
-    )
-    spec, secrets = load_job(path, overrides)
+    spec, secrets = load_job(path, flags)
     return make_plan(spec, places, limit=50), secrets
 
 
-def _settled(plan: Plan, places: Folders, present: Callable[[Plan], None]) -> Plan:
+def _settled(
+    plan: Plan,
+    places: Folders,
+    present: Callable[[Plan], None],
+    *,
+    allow_stale: bool,
+) -> Plan:
     """The plan on prices as its clouds say them now. A cloud that is busy is asked a few times."""
     from arylcloud.cli.assemble import ALL_OFFERS, clouds_of, providers_for
     from arylcloud.cli.compose import make_plan
@@ -152,6 +163,8 @@ def _settled(plan: Plan, places: Folders, present: Callable[[Plan], None]) -> Pl
         replan=lambda quoted: make_plan(plan.job, places, limit=ALL_OFFERS, quoted=quoted),
         ask=present,
         say=lambda text: note(hanging(text, 2)),
+        now_s=time.time(),
+        allow_stale=allow_stale,
     )
 
 

@@ -25,9 +25,9 @@ def show(plan: Plan, places: Folders) -> None:
         f"{plan.job.name} on {best.nodes} × {offer.instance_type} ({offer.gpu_count} × {offer.gpu})",
         style="bold",
     )
-    age = offer.as_of or "a day that its source does not name"
+    age = f"as of {offer.as_of}" if offer.as_of else "of unknown age"
     row("where", f"{offer.place}, {offer.market.replace('_', '-')}")
-    row("price", f"{rate(offer.usd_per_hour)} per machine, as of {age} ({offer.source})")
+    row("price", f"{rate(offer.usd_per_hour)} per machine, {age} ({offer.source})")
     if best.usd is not None and best.hours is not None:
         row("time", f"{hours(best.hours.p50)} (median), {hours(best.hours.p90)} if things go badly (p90)")
         row("money", f"{usd(best.usd.mean)} (mean), {usd(best.usd.p90)} if things go badly (p90)")

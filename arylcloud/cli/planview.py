@@ -93,6 +93,10 @@ def _limits(plan: Plan) -> str:
         parts.append(f"max_runtime {limits.max_runtime_s / 3600:.4g} h")
     if limits.max_usd_per_hour is not None:
         parts.append(f"≤ {usd(limits.max_usd_per_hour)}/h per machine")
+    if limits.priced_since_s is not None:
+        from arylcloud.pricing.table import format_as_of
+
+        parts.append(f"prices from {format_as_of(int(limits.priced_since_s))} on")
     return "".join(f" · {part}" for part in parts)
 
 

@@ -41,6 +41,10 @@ def prices(
     max_price: Annotated[
         float | None, typer.Option(metavar="USD", help="At most this much per machine-hour.")
     ] = None,
+    max_age: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="At most so old, such as 24h or 30d; unknown ages are left out."),
+    ] = None,
     sort: Annotated[str, typer.Option(help=f"{', '.join(ORDERS)}.")] = "price",
     limit: Annotated[
         int | None,
@@ -75,6 +79,7 @@ def prices(
         instance_types=_split(instance_type),
         markets=_markets([*_split(market), *(["spot"] if use_spot else [])]),
         max_usd_per_hour=_max_price(max_price),
+        priced_since_s=_since_s(max_age),
     )
     rows = order(table, select(table, query), sort)  # type: ignore[arg-type]  # checked above
     shown = rows[: limit or None] if limit is not None or as_json or as_csv else rows[:SCREEN_ROWS]
@@ -177,3 +182,12 @@ def _max_price(value: float | None) -> float | None:
     if value is not None and not value > 0:
         raise UsageError("--max-price must be above 0", hint="US dollars per machine-hour: --max-price 12.5")
     return value
+
+
+def _since_s(max_age: str | None) -> float | None:
+    if max_age is None:
+        return None
+    from arylcloud.core.clock import SystemClock
+    from arylcloud.core.units import parse_duration_s
+
+    return SystemClock().now_s() - parse_duration_s(max_age, what="--max-age")

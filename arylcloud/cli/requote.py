@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from arylcloud.core.errors import CapacityError, InfeasibleError
+from arylcloud.core.errors import CapacityError, InfeasibleError, IntegrityError
 
 if TYPE_CHECKING:
     from arylcloud.core.job import JobSpec
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MOVED = 0.10
 """A price that differs by more than this fraction is another plan: spot prices differ by less from one
 minute to the next, and a plan's own p90 is wider."""
+STALE_S = 24 * 3600.0
+"""A price that is older is not launched at, unless the user says so."""
 MOST_ROUNDS = 50
 """Offers asked for one after the other: each round takes one off the list, or has a newer price of it."""
 
@@ -30,18 +32,23 @@ def settle(
     replan: Callable[[Sequence[Offer]], Plan],
     ask: Callable[[Plan], None],
     say: Callable[[str], None],
+    now_s: float,
+    allow_stale: bool = False,
 ) -> Plan:
     """The plan whose chosen offer is to be had now, at a price within MOVED of the one that was confirmed.
 
     ``replan`` plans the same job on the offers given over the catalogue's (without a price: not to be
-    had); ``ask`` confirms another plan than the one before, or raises. Raises CapacityError (exit 5)
-    when nothing is left, InfeasibleError when what is left misses a limit, and what ``quote`` raises.
+    had); ``ask`` confirms another plan than the one before, or raises. A quote that is more than STALE_S
+    older than ``now_s``, or of unknown age, is refused (IntegrityError) unless ``allow_stale``. Raises
+    CapacityError (exit 5) when nothing is left, InfeasibleError when what is left misses a limit, and
+    what ``quote`` raises.
     """
     found: dict[str, Offer] = {}
     for _ in range(MOST_ROUNDS):
         chosen = plan.chosen.offer
         try:
             now = quote(chosen)
+            _check_age(now, now_s, allow_stale, say)
             problem = _problem(plan, now)
         except CapacityError as error:
             now = dataclasses.replace(chosen, usd_per_hour=None)
@@ -81,6 +88,23 @@ def _problem(plan: Plan, now: Offer) -> str | None:
         return None
     was = "an unknown price" if before is None else f"${before:,.4g}/h"
     return f"{now.key} costs ${price:,.4g}/h now, not {was} as planned"
+
+
+def _check_age(now: Offer, now_s: float, allow_stale: bool, say: Callable[[str], None]) -> None:
+    from arylcloud.pricing.table import UNKNOWN_AS_OF, parse_as_of
+
+    as_of = parse_as_of(now.as_of)
+    if as_of != UNKNOWN_AS_OF and now_s - as_of <= STALE_S:
+        return
+    age = "of unknown age" if as_of == UNKNOWN_AS_OF else f"{(now_s - as_of) / 86400:,.1f} days old"
+    problem = f"the price of {now.key} is {age} ({now.source}), and {now.cloud} names no newer one"
+    if not allow_stale:
+        raise IntegrityError(
+            f"{problem}: not launched",
+            hint="--allow-stale launches at it; --max-age 24h plans on newer prices only",
+            code="stale_price",
+        )
+    say(f"{problem}: launched at it all the same, as --allow-stale says")
 
 
 def at_fixed_size(plan: Plan, clouds: tuple[str, ...]) -> JobSpec:

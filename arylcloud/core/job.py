@@ -111,6 +111,8 @@ class Constraints:
     """Of running; provisioning excluded."""
     max_usd_per_hour: float | None = None
     """Per machine."""
+    priced_since_s: float | None = None
+    """Unix seconds: older prices, and those of unknown age, are not planned on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,13 @@ def where(c: Candidate) -> str:
     return f"{c.nodes} × {c.offer.instance_type}{gpus} {_market(c)} in {c.offer.place}"
 
 
+def price_age(c: Candidate) -> str:
+    """What the reader must know of the price before believing the rest."""
+    if c.offer.as_of is None:
+        return f"its price is of UNKNOWN AGE ({c.offer.source}); --max-age TIME leaves such prices out"
+    return f"its price is of {c.offer.as_of[:10]}"
+
+
 def reasons(
     spec: JobSpec,
     every: Evaluation,
@@ -57,7 +64,8 @@ def reasons(
     )
     ways = f"{count:,} ways" if count != 1 else "one way"
     said = [
-        f"{where(chosen)}: {aim} of {ways} to run it within the limits: ${usd.mean:,.2f}, {_hours(hours.p50)}"
+        f"{where(chosen)}: {aim} of {ways} to run it within the limits: ${usd.mean:,.2f},"
+        f" {_hours(hours.p50)}; {price_age(chosen)}"
     ]
     if spec.resources.ordered and every.cands.preference is not None:
         said.append(
@@ -81,8 +89,6 @@ def reasons(
     if other_kind is not None and other_kind != elsewhere:
         said.append(f"best of another type or market: {_line(other_kind.candidate, chosen)}")
     said += _flips(spec, every, first, chosen, rivals)
-    if chosen.offer.as_of is None:
-        said.append(f"the age of this price is not known ({chosen.offer.source})")
     return tuple(said)
 
 

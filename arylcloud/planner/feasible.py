@@ -17,7 +17,7 @@ from arylcloud.core.gpus import serving
 from arylcloud.core.job import Accelerator, JobSpec, MarketChoice, Resources
 from arylcloud.core.plan import Rejection
 from arylcloud.pricing.codes import group_codes, member_of
-from arylcloud.pricing.table import ON_DEMAND, PRICE_UNKNOWN, RESERVED, SPOT, OfferTable
+from arylcloud.pricing.table import ON_DEMAND, PRICE_UNKNOWN, RESERVED, SPOT, OfferTable, format_as_of
 
 Mask = NDArray[np.bool_]
 CLOSED = {"aws": ("us-gov-", "us-iso", "cn-"), "azure": ("usgov", "usdod", "china")}
@@ -57,6 +57,9 @@ def feasible(spec: JobSpec, table: OfferTable) -> Feasible:
         require("fits none of the alternatives", _any(alternatives))
     require(PRICE_UNKNOWN, priced)
     require("the zone's own price takes the place of the region's", ~_shadowed(table, ok))
+    since_s = spec.constraints.priced_since_s
+    if since_s is not None:  # an unknown age is the smallest number there is
+        require(f"price from before {format_as_of(int(since_s))}, or of unknown age", table.as_of >= since_s)
     cap = spec.constraints.max_usd_per_hour
     if cap is not None:
         require(f"dearer than max_usd_per_hour ${cap:g} per machine", table.usd_per_hour <= cap)

@@ -50,6 +50,13 @@ def _single_changes(spec: JobSpec, table: OfferTable) -> Iterator[str]:
             row = int(offers.rows[np.argmin(table.usd_per_hour[offers.rows])])
             price = float(table.usd_per_hour[row])
             yield f"raise max_usd_per_hour to ${up(price, 4):g} ({table.row(row).key})"
+    if limits.priced_since_s is not None:
+        offers = works(replace(spec, constraints=replace(limits, priced_since_s=None)))
+        if offers is not None:
+            newest = table.take(offers.rows).as_of_range[1]
+            what = "a larger --max-age" if newest else "no --max-age"
+            known = f"the newest that fits is of {newest}" if newest else "no age of one that fits is known"
+            yield f"allow older prices ({what}: {known})"
     if spec.market != "auto" and works(replace(spec, market="auto")) is not None:
         yield f"allow {'on-demand' if spec.market == 'spot' else 'spot'} machines (market: auto)"
     if resources.accelerators:

@@ -17,6 +17,7 @@ from arylcloud.pricing.table import MARKETS, UNKNOWN_AS_OF, OfferTable
 
 Order = Literal["price", "price_per_gpu", "age"]
 Mask = NDArray[np.bool_]
+LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,8 @@ class Query:
     markets: tuple[Market, ...] = ()
     max_usd_per_hour: float | None = None
     """Per instance; rows without a price do not meet it."""
+    priced_since_s: float | None = None
+    """Unix seconds: older prices, and those of unknown age, do not meet it."""
 
 
 def select(table: OfferTable, query: Query) -> Mask:
@@ -53,6 +56,8 @@ def select(table: OfferTable, query: Query) -> Mask:
         mask &= np.isin(table.market, [MARKETS.index(market) for market in query.markets])
     if query.max_usd_per_hour is not None:
         mask &= table.usd_per_hour <= query.max_usd_per_hour
+    if query.priced_since_s is not None:  # an unknown age is the smallest number there is
+        mask &= table.as_of >= query.priced_since_s
     return mask
 
 
@@ -120,4 +125,9 @@ def _unheard(what: str, text: str, names: Sequence[str]) -> UsageError:
     close = get_close_matches(text.lower(), names, n=3, cutoff=0.5)
     few = sorted(names) if len(names) <= 6 else []
     hint = f"did you mean {', '.join(close)}?" if close else f"there are {', '.join(few)}" if few else None
+    if what == "cloud" and text.strip().lower() == LOCAL:
+        hint = (
+            "the local cloud has a market of its own, not the catalogue's: `arylcloud plan JOB --infra local`"
+            " shows its offers and prices"
+        )
     return UsageError(f"no offer in the catalogue has the {what} {text!r}", hint=hint)

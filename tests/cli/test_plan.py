@@ -145,6 +145,16 @@ def test_rejections_are_few_lines_and_a_measurement_is_asked_for_in_words_that_w
         assert c["throughput_rel_error"] == pytest.approx(wider)
 
 
+def test_the_winner_says_how_old_its_price_is(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unknown = plan_json(capsys, job, "--market", "spot", "--infra", "aws")
+    assert unknown["chosen"]["as_of"] is None
+    assert "price is of UNKNOWN AGE" in unknown["why"][0]
+    assert "--max-age" in unknown["why"][0]
+    dated = plan_json(capsys, job, "--max-age", "3000d", "--budget", "$9999")
+    assert dated["chosen"]["as_of"] is not None
+    assert f"its price is of {dated['chosen']['as_of'][:10]}" in dated["why"][0]
+
+
 def test_infeasible_is_exit_3_with_the_way_out(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", str(job), "--deadline", "30m", "--json"]) == 3
     out, err = capsys.readouterr()

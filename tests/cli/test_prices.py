@@ -150,6 +150,20 @@ def test_newest_prices_first_and_unknown_ages_last(capsys: pytest.CaptureFixture
     assert len(known) < len(dates)
 
 
+def test_an_age_can_be_asked_for(capsys: pytest.CaptureFixture[str], small: None) -> None:
+    every = document(capsys)["offers"]
+    some = document(capsys, "--max-age", "42d")["offers"]
+    assert some == [o for o in every if o["as_of"] is not None]
+    assert 0 < len(some) < len(every)
+    assert len(document(capsys, "--max-age", "40d")["offers"]) < len(some)
+    assert "has no unit" in document(capsys, "--max-age", "42", code=2)["error"]["message"]
+
+
+def test_the_local_cloud_is_no_part_of_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
+    for args in (("--cloud", "local"), ("--infra", "local")):
+        assert "plan JOB --infra local" in document(capsys, *args, code=2)["error"]["hint"]
+
+
 def test_csv_can_be_laid_over_the_catalogue_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out, _ = ask(capsys, "--infra", "gcp/us-central1", "--gpu", "L4", "--csv")
     rows = list(csv.DictReader(io.StringIO(out)))

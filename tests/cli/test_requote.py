@@ -16,13 +16,14 @@ from arylcloud.cli.compose import make_plan
 from arylcloud.cli.jobfile import load_job
 from arylcloud.cli.requote import at_fixed_size, settle, size_notes
 from arylcloud.cli.settings import folders
-from arylcloud.core.errors import CapacityError, InfeasibleError
+from arylcloud.core.errors import CapacityError, InfeasibleError, IntegrityError
 from arylcloud.core.offer import Offer
 from arylcloud.core.plan import Plan
 from arylcloud.planner.single import plan_job
-from arylcloud.pricing.table import from_offers, overlay
+from arylcloud.pricing.table import from_offers, overlay, parse_as_of
 
 NewHome = Callable[..., Home]
+NOW_S = float(parse_as_of("2026-11-30T12:00:00Z"))
 
 
 def planned(tmp_path: Path, **aryl: Any) -> Plan:
@@ -41,13 +42,15 @@ class Desk:
         self.asked: list[Plan] = []
         self.said: list[str] = []
         self.quoted: list[str] = []
+        self.as_of: str | None = "2026-11-30T11:00:00Z"
+        self.allow_stale = False
 
     def quote(self, offer: Offer) -> Offer:
         self.quoted.append(offer.key)
         price = self.prices.get(offer.key, offer.usd_per_hour)
         if price is None:
             raise CapacityError("sold out")
-        return replace(offer, usd_per_hour=price)
+        return replace(offer, usd_per_hour=price, as_of=self.as_of)
 
     def replan(self, quoted: Sequence[Offer]) -> Plan:
         offers = from_offers([c.offer for c in self.first.candidates])
@@ -55,7 +58,13 @@ class Desk:
 
     def settle(self) -> Plan:
         return settle(
-            self.first, quote=self.quote, replan=self.replan, ask=self.asked.append, say=self.said.append
+            self.first,
+            quote=self.quote,
+            replan=self.replan,
+            ask=self.asked.append,
+            say=self.said.append,
+            now_s=NOW_S,
+            allow_stale=self.allow_stale,
         )
 
 
@@ -125,7 +134,7 @@ def test_a_market_that_never_holds_still_ends(tmp_path: Path) -> None:
 
     def quote(offer: Offer) -> Offer:
         price[0] *= 1.2
-        return replace(offer, usd_per_hour=price[0])
+        return replace(offer, usd_per_hour=price[0], as_of=desk.as_of)
 
     desk.quote = quote  # type: ignore[method-assign]
     with pytest.raises(CapacityError, match="none held"):
@@ -176,3 +185,29 @@ def test_nothing_to_be_had_is_exit_5(new_home: NewHome) -> None:
     assert done.json["error"]["kind"] == "capacity"
     assert home.jobs() == ()
     assert home.cli("launch", path, "--infra", "local", "--dryrun", code=5).out == ""
+
+
+@pytest.mark.parametrize(("as_of", "words"), [(None, "of unknown age"), ("2026-11-29", "1.5 days old")])
+def test_a_stale_price_is_launched_at_only_where_the_user_says_so(
+    tmp_path: Path, as_of: str | None, words: str
+) -> None:
+    plan = planned(tmp_path)
+    desk = Desk(plan, {})
+    desk.as_of = as_of
+    with pytest.raises(IntegrityError, match=words) as refused:
+        desk.settle()
+    assert "--allow-stale" in (refused.value.hint or "")
+    assert desk.said == []
+    desk.allow_stale = True
+    assert desk.settle() is plan
+    assert len(desk.said) == 1
+    assert words in desk.said[0]
+
+
+def test_a_price_of_yesterday_at_this_hour_is_fresh(tmp_path: Path) -> None:
+    desk = Desk(planned(tmp_path), {})
+    desk.as_of = "2026-11-29T12:00:00Z"
+    assert desk.settle() is desk.first
+    desk.as_of = "2026-11-29T11:59:59Z"
+    with pytest.raises(IntegrityError):
+        desk.settle()
