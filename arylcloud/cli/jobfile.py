@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from arylcloud.cli.jobresources import override_gpus, override_infra, read_resources
+from arylcloud.cli.jobresources import one_market, override_gpus, override_infra, read_resources
 from arylcloud.cli.jobsections import (
     checkpoint_of,
     dataset_of,
@@ -46,7 +46,7 @@ _UNSUPPORTED_TOP = {
     "service": "serving is another product's work",
     "pool": "worker pools are not task files here",
     "volumes": "network volumes are not mounted",
-    "config": "settings stand in the settings file",
+    "config": "it has no meaning here: flags and ARYLCLOUD_HOME say what SkyPilot's config would",
     "inputs": "name data under aryl: data",
     "outputs": "write results below $ARYL_CHECKPOINT_DIR",
     "event_callback": "use aryl: notify",
@@ -127,7 +127,8 @@ def load_job(
     resources, market, cap = read_resources(top.take("resources"))
     draft.put("market", market)
     draft.limit("max_usd_per_hour", cap)
-    _read_aryl(_aryl_section(top, path), draft)
+    if _read_aryl(_aryl_section(top, path), draft):
+        resources = one_market(resources)
     top.refuse(_UNSUPPORTED_TOP)
     top.finish()
     if run is None or not run.strip():
@@ -183,9 +184,10 @@ def _aryl_section(top: Section, path: Path) -> Section | None:
     return section
 
 
-def _read_aryl(aryl: Section | None, draft: _Draft) -> None:
+def _read_aryl(aryl: Section | None, draft: _Draft) -> bool:
+    """Whether it says a market, which then is that of all alternatives."""
     if aryl is None:
-        return
+        return False
     if profile := aryl.take("profile"):
         draft.put("profile", profile_of(profile))
     if work := aryl.get("work", units.parse_work):
@@ -196,7 +198,8 @@ def _read_aryl(aryl: Section | None, draft: _Draft) -> None:
     draft.limit("budget_usd", aryl.get("budget", units.parse_usd))
     draft.limit("max_runtime_s", aryl.get("max_runtime", units.parse_duration_s))
     draft.limit("max_usd_per_hour", aryl.get("max_usd_per_hour", units.parse_usd_per_hour))
-    draft.put("market", aryl.choice("market", MARKETS))
+    market = aryl.choice("market", MARKETS)
+    draft.put("market", market)
     if nodes := aryl.get("nodes", units.parse_nodes):
         draft.fields["nodes_min"], draft.fields["nodes_max"] = nodes
     if data := aryl.take("data"):
@@ -219,6 +222,7 @@ def _read_aryl(aryl: Section | None, draft: _Draft) -> None:
     )
     draft.put("grace_s", aryl.get("grace", units.parse_duration_s))
     aryl.finish()
+    return market is not None
 
 
 def _workdir(value: Value, path: Path) -> str:
@@ -302,7 +306,7 @@ def _apply_flags(flags: Overrides, draft: _Draft, resources: Resources) -> Resou
         market = "spot"
     if market is not None:
         draft.fields["market"] = market
-        resources = replace(resources, any_of=tuple(replace(r, market=None) for r in resources.any_of))
+        resources = one_market(resources)
     if flags.infra:
         resources = override_infra(resources, flags.infra)
     if flags.gpus:

@@ -109,9 +109,9 @@ def _read_one(section: Section, base: _One | None = None) -> _One:
         found = replace(found, instance_types=(instance_type,))
     if (disk := section.get("disk_size", units.parse_size_gb)) is not None:
         found = replace(found, disk_gb=disk)
-    if (cpus := section.get("cpus", _at_least)) is not None:
+    if (cpus := section.get("cpus", _vcpus)) is not None:
         found = replace(found, min_vcpus=cpus)
-    if (memory := section.get("memory", _at_least)) is not None:
+    if (memory := section.get("memory", _gib)) is not None:
         found = replace(found, min_mem_gib=memory)
     if image := section.take("image_id"):
         if image.is_mapping or image.text.startswith("docker:"):
@@ -177,13 +177,39 @@ def _accelerators(value: Value) -> tuple[Accelerator, ...]:
     return found
 
 
-def _at_least(value: object, *, what: str) -> float:
+def _vcpus(value: object, *, what: str) -> float:
     """SkyPilot's ``8+`` and ``8``: both are lower bounds here."""
-    text = value.strip().removesuffix("+") if isinstance(value, str) else value
-    number = units.parse_number(text, what=what)
+    text = _bound(value)
+    try:
+        number = units.parse_number(text, what=what)
+    except UsageError as error:
+        raise UsageError(error.message, hint="write a number of vCPUs: 8 or 8+") from error
     if number <= 0:
         raise UsageError(f"{what}: {value} is not more than zero")
     return number
+
+
+def _gib(value: object, *, what: str) -> float:
+    """GiB of ``64``, ``64+``, ``64GiB``, ``64GB+`` (decimal): lower bounds, too."""
+    text = _bound(value)
+    if isinstance(text, str) and text[-1:] in "bB":
+        return units.parse_size_gb(text, what=what) * 1e9 / 2**30
+    try:
+        number = units.parse_number(text, what=what)
+    except UsageError as error:
+        raise UsageError(error.message, hint="write it in GiB: 64, 64+ or 64GiB") from error
+    if number <= 0:
+        raise UsageError(f"{what}: {value} is not more than zero")
+    return number
+
+
+def _bound(value: object) -> object:
+    return value.strip().removesuffix("+").strip() if isinstance(value, str) else value
+
+
+def one_market(resources: Resources) -> Resources:
+    """No alternative keeps a market of its own: the job's holds for all."""
+    return replace(resources, any_of=tuple(replace(option, market=None) for option in resources.any_of))
 
 
 def override_infra(resources: Resources, text: str) -> Resources:

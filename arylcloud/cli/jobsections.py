@@ -46,12 +46,7 @@ def profile_of(value: Value) -> ProfileRef:
         raise UsageError(f"{value.what} holds no rate", hint="profile: {V100:1: 3.1, unit: steps/s}")
     if unit is None:
         raise UsageError(f"{value.what} has no unit", hint=f"add unit: one of {', '.join(units.RATE_UNITS)}")
-    name = unit.text.lower().replace(" per ", "/").replace("/sec", "/s").replace("/second", "/s").strip()
-    if name not in units.RATE_UNITS:
-        raise UsageError(
-            f"{unit.what}: {unit.text!r} is no unit of throughput",
-            hint=f"one of {', '.join(units.RATE_UNITS)}",
-        )
+    name = units.parse_rate_unit(unit.text, what=unit.what)
     return ProfileRef(rates=tuple(rates), unit=name, **conditions)
 
 

@@ -55,7 +55,7 @@ def launch(
     from arylcloud.cli.interrupts import Interrupts
     from arylcloud.cli.launchview import show
     from arylcloud.cli.output import emit_json, hanging, note
-    from arylcloud.cli.requote import at_fixed_size, size_notes
+    from arylcloud.cli.requote import at_fixed_size, unmet
     from arylcloud.cli.settings import folders
     from arylcloud.cli.submission import submit_plan
     from arylcloud.core.tokens import new_job_id
@@ -68,7 +68,7 @@ def launch(
     def present(chosen: Plan) -> None:
         if not json_:
             show(chosen, places)
-        for text in size_notes(chosen):
+        for text in unmet(chosen):
             note(hanging(text, 2))
         if not dryrun:
             _confirm(chosen.chosen, yes)
@@ -78,7 +78,7 @@ def launch(
     spec = at_fixed_size(plan, clouds)
     if dryrun:
         if json_:
-            notes = list(size_notes(plan))
+            notes = list(unmet(plan))
             emit_json({"job": spec, "chosen": plan.chosen, "notes": notes, "launched": False})
         return 0
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from arylcloud.core.offer import Offer
     from arylcloud.core.plan import Plan
 
+LOCAL = "local"
 MOVED = 0.10
 """A price that differs by more than this fraction is another plan: spot prices differ by less from one
 minute to the next, and a plan's own p90 is wider."""
@@ -115,8 +116,8 @@ def at_fixed_size(plan: Plan, clouds: tuple[str, ...]) -> JobSpec:
     return dataclasses.replace(plan.job, resources=resources, nodes_min=nodes, nodes_max=nodes)
 
 
-def size_notes(plan: Plan) -> tuple[str, ...]:
-    """What of the job file's wishes about size this version does not do."""
+def unmet(plan: Plan) -> tuple[str, ...]:
+    """What of the job file's wishes this version, or the chosen cloud, does not do: said before the money."""
     job, nodes = plan.job, plan.chosen.nodes
     found = []
     if job.nodes_min != job.nodes_max:
@@ -126,4 +127,14 @@ def size_notes(plan: Plan) -> tuple[str, ...]:
         )
     if job.on_node_loss == "shrink":
         found.append("on_node_loss: shrink acts as replace, since the number of machines is fixed")
+    if plan.chosen.offer.cloud == LOCAL:
+        if job.resources.image is not None:
+            found.append(
+                f"image_id {job.resources.image} is not used: the local cloud runs on this machine as it is"
+            )
+        if job.resources.disk_gb is not None:
+            found.append(
+                f"disk_size {job.resources.disk_gb:g} GB is not set aside: the local cloud's machines"
+                " share this machine's disk"
+            )
     return tuple(found)

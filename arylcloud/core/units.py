@@ -114,6 +114,19 @@ def parse_work(value: object, *, what: str) -> tuple[float, str]:
     return _positive(float(match[1]) * _MULTIPLE[match[2].lower()], value, what), unit
 
 
+def parse_rate_unit(text: str, *, what: str) -> str:
+    """One of ``RATE_UNITS`` of ``steps/s``, ``step/sec``, ``Steps per second``, ``tokens / second``.
+
+    >>> parse_rate_unit("steps/second", what="unit"), parse_rate_unit("image per sec", what="unit")
+    ('steps/s', 'images/s')
+    """
+    match = re.fullmatch(r"([a-z]+?)s?\s*(?:/|\bper\b)\s*(?:s|secs?|seconds?)", text.strip().lower())
+    unit = f"{match[1]}s/s" if match is not None else ""
+    if unit not in RATE_UNITS:
+        raise UsageError(f"{what}: {text!r} is no unit of throughput", hint=f"one of {', '.join(RATE_UNITS)}")
+    return unit
+
+
 def parse_fraction(value: object, *, what: str) -> float:
     """A fraction in [0, 1] of ``5%`` or ``0.05``.
 

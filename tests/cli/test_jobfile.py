@@ -180,6 +180,45 @@ def test_flags_win_over_aryl_wins_over_resources(tmp_path: Path) -> None:
     assert load(tmp_path, text, Overrides(gpus="H100:2")).resources.accelerators[0].gpu == "H100"
 
 
+ALTERNATIVES = """\
+run: x
+resources:
+  accelerators: A100:8
+  any_of:
+  - {infra: aws/us-east-1, use_spot: true}
+  - {infra: gcp, use_spot: false}
+"""
+
+
+@pytest.mark.parametrize("market", ["auto", "spot", "on_demand"])
+def test_a_market_under_aryl_is_that_of_every_alternative(tmp_path: Path, market: str) -> None:
+    spec = load(tmp_path, f"{ALTERNATIVES}aryl: {{market: {market}}}\n")
+    assert spec.market == market
+    assert [option.market for option in spec.resources.any_of] == [None, None]
+    kept = load(tmp_path, f"{ALTERNATIVES}aryl: {{nodes: 2}}\n").resources.any_of
+    assert [option.market for option in kept] == ["spot", "on_demand"]
+    flag = load(tmp_path, f"{ALTERNATIVES}aryl: {{market: {market}}}\n", Overrides(use_spot=True))
+    assert flag.market == "spot"
+
+
+@pytest.mark.parametrize(
+    ("text", "gib"),
+    [("64", 64), ("64+", 64), ("64GiB", 64), ("64 GiB+", 64), ("64GB", 64e9 / 2**30), ("1TiB", 1024)],
+)
+def test_memory_with_and_without_its_unit(tmp_path: Path, text: str, gib: float) -> None:
+    spec = load(tmp_path, f"run: x\nresources: {{memory: {text}}}\n")
+    assert spec.resources.min_mem_gib == pytest.approx(gib)
+
+
+@pytest.mark.parametrize(
+    "unit", ["steps/s", "steps/second", "step/sec", "Steps per second", "steps / s", "steps per sec"]
+)
+def test_a_rate_in_the_words_that_people_use(tmp_path: Path, unit: str) -> None:
+    profile = load(tmp_path, f"run: x\naryl: {{profile: {{V100:1: 3.1, unit: {unit}}}}}\n").profile
+    assert profile is not None
+    assert profile.unit == "steps/s"
+
+
 def test_secrets_never_enter_the_spec(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text("run: x\nsecrets: {TOKEN: null, KEY: abc123}\n")
@@ -210,6 +249,13 @@ BAD = {
     "run: x\naryl: {profile: {V100:1: -3, unit: steps/s}}": ("a rate must be more than zero", ""),
     "run: x\naryl: {profile: {Z9:1: 3, unit: steps/s}}": ("'Z9'", ""),
     "run: x\naryl: {data: [{uri: s3://b}]}": ("needs uri and size_gb", ""),
+    "run: x\naryl: {profile: {V100:1: 3, unit: steps/minute}}": ("'steps/minute' is no unit", "steps/s"),
+    "run: x\naryl: {profile: {V100:1: 3, unit: steps}}": ("'steps' is no unit", "steps/s"),
+    "run: x\nresources: {memory: 64G}": ("'64G' is not a number", "64GiB"),
+    "run: x\nresources: {memory: lots}": ("'lots' is not a number", "GiB"),
+    "run: x\nresources: {memory: much B}": ("'much B' is not a size", "GiB"),
+    "run: x\nresources: {cpus: many}": ("'many' is not a number", "vCPUs"),
+    "run: x\nconfig: {docker: {}}": ("config is not supported: it has no meaning here", "remove config"),
     "run: x\naryl: {objective: fast}": ("'fast' is no objective", "cost, time"),
     "run: x\nresources: {accelerators: V1000:8}": ("'V1000'", "V100"),
     "run: x\nresources: {accelerators: V100:0}": ("V100:0", ""),

@@ -14,7 +14,7 @@ from e2e.support import Home
 
 from arylcloud.cli.compose import make_plan
 from arylcloud.cli.jobfile import load_job
-from arylcloud.cli.requote import at_fixed_size, settle, size_notes
+from arylcloud.cli.requote import at_fixed_size, settle, unmet
 from arylcloud.cli.settings import folders
 from arylcloud.core.errors import CapacityError, InfeasibleError, IntegrityError
 from arylcloud.core.offer import Offer
@@ -148,11 +148,11 @@ def test_the_size_that_was_confirmed_is_submitted(tmp_path: Path) -> None:
     plan = planned(tmp_path, nodes="1..4", on_node_loss="shrink")
     spec = at_fixed_size(plan, ("local",))
     assert spec.nodes_min == spec.nodes_max == plan.chosen.nodes
-    first, second = size_notes(plan)
+    first, second = unmet(plan)
     assert "1..4" in first
     assert f"runs on {plan.chosen.nodes} " in first
     assert "acts as replace" in second
-    assert size_notes(planned(tmp_path)) == ()
+    assert unmet(planned(tmp_path)) == ()
 
 
 # ---------------------------------------------------------------- with a cloud
@@ -169,6 +169,17 @@ def test_a_range_buys_what_was_shown(new_home: NewHome) -> None:
     assert len([r for r in home.cloud_records() if r["kind"] == "launch"]) == nodes
     assert f"it runs on {nodes} throughout" in " ".join(done.err.split())
     assert "acts as replace" in " ".join(done.err.split())
+
+
+def test_what_the_local_cloud_does_not_do_is_said(new_home: NewHome) -> None:
+    home = new_home(market(spot("calm", 0.10)))
+    spec = {**job(steps=10), "resources": {"image_id": "ami-7", "disk_size": "300GB"}}
+    notes = home.launch(spec, "--dryrun", "--json", code=0).json["notes"]
+    image, disk = notes
+    assert "image_id ami-7 is not used" in image
+    assert "disk_size 300 GB is not set aside" in disk
+    said = " ".join(home.launch(spec, "--dryrun", code=0).err.split())
+    assert all(note in said for note in notes)
 
 
 def test_the_next_best_is_launched_where_the_best_is_sold_out(new_home: NewHome) -> None:
