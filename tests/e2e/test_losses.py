@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,7 @@ from arylcloud.core.codec import loads
 from arylcloud.core.phases import LeasePhase
 from arylcloud.core.protocol import AgentPhase, Heartbeat, beat_key
 from arylcloud.launcher.state import Lease
-from e2e.market import job, quiet
+from e2e.market import job, market, quiet, spot
 from e2e.support import Home, wait_for
 from e2e.truth import attempts, settled, steps_kept
 
@@ -89,3 +91,80 @@ def kill(home: Home, job_id: str) -> None:
     lease = newest(home, job_id)
     assert lease is not None
     home.kill_machine(lease.instance_id or "")
+
+
+# ---------------------------------------------------------------- while it saves
+
+
+def writing(home: Home, job_id: str) -> bool:
+    """The command has been asked to stop, and half of its last checkpoint is on its disk."""
+    return any((home.cloud / "machines").glob("*/**/.part-*")) and drained(home, job_id)
+
+
+def uploading(home: Home, job_id: str) -> bool:
+    """The command is gone, its last checkpoint is whole on its disk, and in part in the store."""
+    beat = beat_of(home, job_id, first(home, job_id))
+    return beat.phase is AgentPhase.SAVING and "waits for the store" in (beat.message or "")
+
+
+def drained(home: Home, job_id: str) -> bool:
+    epoch = home.state(job_id).epoch
+    return epoch is not None and epoch.drain
+
+
+def first(home: Home, job_id: str) -> Lease:
+    return next(iter(home.state(job_id).leases.values()))
+
+
+def beat_of(home: Home, job_id: str, lease: Lease) -> Heartbeat:
+    data = home.mailbox(job_id).get(beat_key(lease.lease_id))
+    assert data is not None
+    return loads(Heartbeat, data)
+
+
+def no_large_object(home: Home, lease: Lease) -> None:
+    """From now on the machine's agent can write nothing longer than half a megabyte anywhere: its
+    heartbeats reach the store, a chunk of a checkpoint does not. (A limit of the kernel on the process: the
+    upload goes on failing, and is tried again, for as long as the test needs.)"""
+    for pid in home.machine_processes("-m arylcloud.agent"):
+        if (lease.instance_id or "?") in Path(f"/proc/{pid}/environ").read_text(errors="replace"):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (512 * 1024, 512 * 1024))
+            return
+    raise AssertionError("the agent is not found")
+
+
+SAVING = {"the command writes": writing, "the agent uploads": uploading}
+
+
+@pytest.mark.parametrize("how", SAVING)
+@pytest.mark.parametrize("why", ["migrate", "stop"])
+def test_a_machine_that_dies_while_it_saves(new_home: NewHome, how: str, why: str) -> None:
+    """Asked to hand over (for a move, for a stop), it is lost in the middle of its last save, without
+    notice: nothing of that save is used, and no step is lost beyond the checkpoint before it."""
+    home = new_home(market(spot("calm-a", 0.10), spot("calm-b", 0.12)))
+    writes = how == "the command writes"
+    envs = {"E2E_KB": "1024", "E2E_SAVE_S": "60" if writes else "0", "E2E_LATER_STEP_S": "0"}
+    job_id = home.submit(job(steps=2500, step_s=0.02, save_every=40, envs=envs))
+    launcher = home.serve(job_id)
+    wait_for(lambda: home.state(job_id).checkpoints, "a checkpoint")
+    old = first(home, job_id)
+    if not writes:
+        no_large_object(home, old)
+    to = ["--to", "local/calm-b"] if why == "migrate" else []
+    home.cli(why, job_id, *to, "-d", code=0)
+    wait_for(lambda: SAVING[how](home, job_id), "a save that is under way")
+    before = home.state(job_id)
+    assert before.lineage is not None
+    assert before.lineage.step < attempts(home)[0].last, "nothing was left to be saved"
+    home.kill_machine(old.instance_id or "")
+    assert launcher.wait() == 0, launcher.err[-2000:]
+    if why == "stop":
+        settled(home, job_id, phase="stopped")
+        home.cli("resume", job_id, "-d", code=0, no_launcher=True)
+        home.serve_to_the_end(job_id)
+    after = settled(home, job_id)
+    steps_kept(home, job_id, cut_off=None if writes else 1)
+    one, two = attempts(home)
+    assert before.lineage.step <= two.start < one.last, "what had been committed, and not more"
+    assert len(after.leases) == 2, "the machine that had been brought up takes over"
+    assert after.migrations_done == (1 if why == "migrate" else 0)

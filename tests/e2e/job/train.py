@@ -6,6 +6,8 @@ twice or done on the wrong state shows in the final weights. Settings, all from 
 E2E_STEPS  E2E_STEP_S  E2E_SAVE_EVERY  E2E_KB  how many, how long, how often saved, weights in KiB
 E2E_LOG    a file that gets one line per step, ``attempt epoch rank step``, and ``start``/``end`` lines
 E2E_EXIT   ``step:code``: leave with this code after this step
+E2E_LATER_STEP_S  how long a step takes from the second attempt on
+E2E_SAVE_S how long a save takes that it was asked to stop for: half of it is on disk meanwhile
 """
 
 from __future__ import annotations
@@ -24,8 +26,11 @@ STEPS = int(os.environ.get("E2E_STEPS", "200"))
 STEP_S = float(os.environ.get("E2E_STEP_S", "0.01"))
 SAVE_EVERY = int(os.environ.get("E2E_SAVE_EVERY", "20"))
 KB = int(os.environ.get("E2E_KB", "64"))
+SAVE_S = float(os.environ.get("E2E_SAVE_S", "0"))
 LOG = os.environ.get("E2E_LOG")
 PROGRESS = os.environ.get("ARYL_PROGRESS_FILE")
+if int(os.environ.get("ARYL_ATTEMPT", "0")) > 1:
+    STEP_S = float(os.environ.get("E2E_LATER_STEP_S", STEP_S))
 RANK = int(os.environ.get("ARYL_NODE_RANK", "0"))
 WHO = f"{os.environ.get('ARYL_ATTEMPT', '0')} {os.environ.get('ARYL_EPOCH', '0')} {RANK}"
 
@@ -60,6 +65,8 @@ def save(step: int, state: bytes) -> None:
     shutil.rmtree(part, ignore_errors=True)
     (part / "model").mkdir(parents=True)
     (part / "model" / "weights.bin").write_bytes(weights(state))
+    if asked_to_stop:
+        time.sleep(SAVE_S)
     (part / "state.json").write_text(json.dumps({"step": step, "state": state.hex()}))
     part.rename(final)
 
