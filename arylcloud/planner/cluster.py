@@ -107,6 +107,8 @@ class Allocation:
     """True: deadlines could not all be met and were dropped (Gavel's rule)."""
     unmet: I | None = None
     """Indices of jobs whose deadline cannot be met, where the policy knows which."""
+    unplaceable: I | None = None
+    """Indices of jobs that no round can place: no type where they run has that many workers."""
     memory: object | None = None
 
 
