@@ -1,0 +1,1 @@
+"""A cluster of typed GPUs in simulated rounds: job traces, the round mechanism, and what came of it."""

@@ -1,0 +1,316 @@
+"""The simulation: round by round, from one set of arrivals, ends and decisions to the next.
+
+Not on the heap of :mod:`arylcloud.simulation.engine`: at any moment exactly one thing is next, the end of the
+round or, where nothing runs, the next arrival. Events are skipped to, never polled for; the work of a
+round is a handful of array operations over the active jobs.
+
+The rules of time are Gavel's (scheduler.py, ``simulate``): a round lasts until its last job is through, at
+most ``round_s``; a job that ends earlier leaves its GPUs idle until then, but is done when it is done; jobs
+enter at the beginning of a round; whole steps only, ``int(T·round_s)``; after an idle gap the first round is
+counted from the end of the one before.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arylcloud.core.errors import InfeasibleError, UsageError
+from arylcloud.planner.cluster import F, I
+from arylcloud.planner.policies.registry import Policy
+from arylcloud.simulation.cluster.outcome import Outcome, Round
+from arylcloud.simulation.cluster.roster import Placement, Roster
+from arylcloud.simulation.cluster.workload import Workload, fits
+
+Source = Callable[[int], Workload]
+"""The first so many jobs of a stream without end; a longer answer begins with the shorter one."""
+Recorder = Callable[[Round], None]
+Progress = Callable[[int, int, float], None]
+"""Jobs done, jobs to do, simulated seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Gavel's figures are the defaults."""
+
+    round_s: float = 360.0
+    restart_s: float = 0.0
+    """Lost at the beginning of a round by a job that starts again, or elsewhere, or beside someone new."""
+    reset_s: float = 1920.0
+    """At least so long between two decisions."""
+    seed: int = 0
+
+
+class Scheduler(Protocol):
+    """Who runs in the next round. Works on the roster it was made with."""
+
+    decisions: int
+
+    def arrive(self, jobs: I) -> None: ...
+    def leave(self, mask: NDArray[np.bool_]) -> None: ...
+    def select(self, now_s: float, workload: Workload) -> Placement: ...
+    def account(self, placement: Placement, held_s: F) -> None: ...
+    def force(self) -> None: ...
+
+
+def simulate(
+    source: Source | Workload,
+    policy: Policy,
+    workers: I,
+    usd_per_hour: F,
+    order: tuple[int, ...],
+    settings: Settings,
+    *,
+    window: tuple[int, int] | None = None,
+    record: Recorder | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Run until every job, or every job of ``window`` [first, last), is done.
+
+    ``workers``, ``usd_per_hour`` (m,) and ``order`` (indices, fastest first) go with the workload's worker
+    types. UsageError for settings without sense and for a job that runs on none of these types;
+    InfeasibleError where the policy leaves jobs waiting for ever.
+    """
+    if not 0 < settings.round_s < np.inf:
+        raise UsageError(f"a round of {settings.round_s:g} s")
+    if not 0 <= settings.restart_s < settings.round_s:
+        raise UsageError(
+            f"a restart of {settings.restart_s:g} s leaves nothing of a round of {settings.round_s:g} s"
+        )
+    feed = _Feed(source, workers, settings.round_s, window)
+    roster = Roster(round_s=settings.round_s, workers=workers)
+    scheduler = _scheduler(policy, roster, feed.workload, usd_per_hour, order, settings)
+    book = _Book(feed, len(workers))
+    now_s, before_s, forced = float(feed.workload.arrival_s[0]), 0.0, False
+    while not feed.done(book):
+        new = feed.due(now_s)
+        if len(new):
+            roster.add(feed.workload, new)
+            scheduler.arrive(new)
+            book.grow(len(feed.workload))
+        placement = scheduler.select(now_s, feed.workload)
+        if not len(placement.who):
+            ahead_s = feed.next_s()
+            if ahead_s < np.inf:
+                _vacate(roster, book)
+                now_s = ahead_s
+            elif forced:
+                raise _stuck(policy, roster, feed.workload)
+            else:
+                scheduler.force()
+                forced = True
+            continue
+        forced = False
+        now_s, before_s = _round(now_s, before_s, placement, roster, scheduler, feed, book, settings, record)
+        if progress is not None:
+            progress(book.ended, feed.target, now_s)
+    return Outcome(
+        workload=feed.workload,
+        workers=workers,
+        finish_s=book.finish_s,
+        run_s=book.run_s,
+        preemptions=book.preemptions,
+        held_gpu_s=book.held_gpu_s,
+        charged_gpu_s=book.charged_gpu_s,
+        end_s=now_s,
+        rounds=book.rounds,
+        decisions=scheduler.decisions,
+    )
+
+
+def _round(
+    now_s: float,
+    before_s: float,
+    placement: Placement,
+    roster: Roster,
+    scheduler: Scheduler,
+    feed: _Feed,
+    book: _Book,
+    settings: Settings,
+    record: Recorder | None,
+) -> tuple[float, float]:
+    """Run one round; returns its end, twice: when the next begins, and from when that one is counted."""
+    who, at, rate, partner = placement.who, placement.worker_type, placement.rate, placement.partner
+    job = roster.job[who]
+    mates = np.full(len(who), -1) if partner is None else np.where(partner >= 0, job[partner], -1)
+    held = roster.at[who]
+    stays = (held == at) & ((mates < 0) | (mates == roster.partner[who]))
+    book.preempted(roster, who, stays)
+    work_s: float | F = settings.round_s
+    start_s: float | F = now_s
+    if settings.restart_s:
+        lost = np.where(stays | ~roster.started[who], 0.0, settings.restart_s)
+        work_s, start_s = settings.round_s - lost, now_s + lost
+    left = roster.left[who]
+    steps = np.minimum(np.floor(rate * work_s), left)
+    finish = start_s + steps / rate
+    if partner is not None:
+        finish = np.where(partner >= 0, np.maximum(finish, finish[partner]), finish)
+    end_s = float(finish.max())
+    roster.left[who] = left - steps
+    roster.started[who] = True
+    roster.at[:] = -1
+    roster.at[who] = at
+    if partner is not None:
+        roster.partner[:] = -1
+        roster.partner[who] = mates
+    held_s = finish - before_s
+    scheduler.account(placement, held_s)
+    book.charge(job, at, placement.gpus, held_s, finish - now_s, partner)
+    if record is not None:
+        unit = (
+            np.arange(len(who))
+            if partner is None
+            else np.where(partner >= 0, np.minimum(np.arange(len(who)), partner), np.arange(len(who)))
+        )
+        record(
+            Round(
+                start_s=now_s,
+                end_s=end_s,
+                job=job,
+                worker_type=at,
+                gpus=placement.gpus,
+                unit=unit,
+                steps=steps,
+                restarted=(~stays).astype(np.int64),
+            )
+        )
+    through = roster.left[who] <= 0
+    if through.any():
+        feed.finished(book, job[through], finish[through])
+        mask = np.ones(len(roster), np.bool_)
+        mask[who[through]] = False
+        scheduler.leave(mask)
+        roster.keep(mask)
+    return end_s, end_s
+
+
+def _vacate(roster: Roster, book: _Book) -> None:
+    """Nothing runs: what held GPUs in the round before has lost them."""
+    book.preemptions[roster.job[roster.at >= 0]] += 1
+    roster.at[:] = -1
+
+
+class _Book:
+    """What adds up while it runs."""
+
+    def __init__(self, feed: _Feed, m: int) -> None:
+        n = len(feed.workload)
+        self.finish_s, self.run_s = np.full(n, np.nan), np.zeros(n)
+        self.preemptions = np.zeros(n, np.int64)
+        self.held_gpu_s, self.charged_gpu_s = np.zeros(m), np.zeros(m)
+        self.rounds = self.ended = 0
+        """``ended``: of those that the simulation waits for."""
+
+    def grow(self, n: int) -> None:
+        more = n - len(self.finish_s)
+        if more > 0:
+            self.finish_s = np.concatenate((self.finish_s, np.full(more, np.nan)))
+            self.run_s = np.concatenate((self.run_s, np.zeros(more)))
+            self.preemptions = np.concatenate((self.preemptions, np.zeros(more, np.int64)))
+
+    def preempted(self, roster: Roster, who: I, stays: NDArray[np.bool_]) -> None:
+        lost = roster.at >= 0
+        lost[who[stays]] = False
+        if lost.any():
+            self.preemptions[roster.job[lost]] += 1
+
+    def charge(self, job: I, at: I, gpus: I, held_s: F, run_s: F, partner: I | None) -> None:
+        self.rounds += 1
+        self.run_s[job] += run_s
+        gpu_s = held_s * gpus
+        m = len(self.held_gpu_s)
+        charged = np.bincount(at, gpu_s, m)
+        self.charged_gpu_s += charged
+        if partner is not None:
+            charged = np.bincount(at, np.where(partner >= 0, 0.5 * gpu_s, gpu_s), m)
+        self.held_gpu_s += charged
+
+
+class _Feed:
+    """Jobs in order of arrival, made as far as they are needed; and which of them are waited for."""
+
+    def __init__(
+        self, source: Source | Workload, workers: I, round_s: float, window: tuple[int, int] | None
+    ) -> None:
+        self.more = source if callable(source) else None
+        self.workers, self.round_s, self.next = workers, round_s, 0
+        if callable(source):
+            if window is None:
+                raise UsageError("a stream of jobs without end needs a window", hint="--window 4000:5000")
+            self.workload = source(window[1] + 1)
+        else:
+            self.workload = source
+        n = len(self.workload)
+        self.first, self.last = window or (0, n)
+        if not 0 <= self.first < self.last <= n:
+            raise UsageError(f"window {self.first}:{self.last} of {n} jobs", hint=f"--window 0:{n} at most")
+        self.target = self.last - self.first
+        self._check(0)
+
+    def _check(self, first: int) -> None:
+        possible = fits(self.workload, self.workers, self.round_s)[first:].any(axis=1)
+        if not possible.all():
+            i = first + int(np.flatnonzero(~possible)[0])
+            raise UsageError(
+                f"job {self.workload.names[i]} on {self.workload.gpus[i]} GPUs runs on none of "
+                f"{', '.join(self.workload.worker_types)}",
+                hint="more --capacity of a type that can; a longer --round-s if a step outlasts the round",
+            )
+
+    def due(self, now_s: float) -> I:
+        while self.more is not None and self.workload.arrival_s[-1] <= now_s:
+            before = len(self.workload)
+            self.workload = self.more(2 * before)
+            self._check(before)
+        until = int(np.searchsorted(self.workload.arrival_s, now_s, side="right"))
+        first, self.next = self.next, until
+        return np.arange(first, until, dtype=np.int64)
+
+    def next_s(self) -> float:
+        return float(self.workload.arrival_s[self.next]) if self.next < len(self.workload) else np.inf
+
+    def finished(self, book: _Book, job: I, finish_s: F) -> None:
+        book.finish_s[job] = finish_s
+        book.ended += int(((job >= self.first) & (job < self.last)).sum())
+
+    def done(self, book: _Book) -> bool:
+        return book.ended >= self.target
+
+
+def _scheduler(
+    policy: Policy,
+    roster: Roster,
+    workload: Workload,
+    usd_per_hour: F,
+    order: tuple[int, ...],
+    settings: Settings,
+) -> Scheduler:
+    rng = np.random.default_rng(np.random.SeedSequence(settings.seed).spawn(8)[7])
+    from arylcloud.simulation.cluster.shares import Shares
+
+    return Shares(
+        policy=policy,
+        roster=roster,
+        usd_per_hour=usd_per_hour,
+        order=order,
+        reset_s=settings.reset_s,
+        rng=rng,
+        shuffler=random.Random(settings.seed + 5),  # noqa: S311 - Gavel's stream, so that runs compare
+        solve=policy.solve(),
+        sharing_rate=workload.shared,
+    )
+
+
+def _stuck(policy: Policy, roster: Roster, workload: Workload) -> InfeasibleError:
+    i = int(roster.job[0])
+    return InfeasibleError(
+        f"{policy.name} leaves {len(roster)} jobs waiting for ever, the first is job {workload.names[i]} "
+        f"on {workload.gpus[i]} GPUs",
+        hint="a policy that gives a job no share on any type cannot finish the trace",
+    )
