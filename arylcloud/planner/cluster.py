@@ -59,6 +59,9 @@ class ClusterProblem:
     """(n,) > 0."""
     age_s: F
     """(n,) seconds since arrival."""
+    isolated_s: F | None = None
+    """(n,) C_i of finish-time fairness: seconds that the work done so far would have taken alone, each
+    part at the isolated rate of its time. None = the policy keeps count of it in ``memory``."""
     deadline_s: F | None = None
     """(n,) seconds from now, inf = none."""
     horizon_s: float | None = None
