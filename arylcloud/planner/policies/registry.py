@@ -307,6 +307,14 @@ _ALL = (
         kind="choices",
     ),
     Policy(
+        name="aryl",
+        title="shortest jobs their base, then a knapsack of extra GPUs by time saved",
+        where="aryl:aryl",
+        reference="Aryl (arXiv 2202.07896) §5",
+        kind="choices",
+        laws=frozenset({Law.CAPACITY}),
+    ),
+    Policy(
         name="pollux",
         title="the sum of goodput speed-ups",
         where="pollux:pollux",

@@ -1,0 +1,59 @@
+"""HiGHS, quiet: one place that builds its models, and that takes no answer for granted.
+
+``highspy.Highs()`` writes a banner to stdout from its constructor, before any option can be set; stdout is
+where our JSON goes. Its base class does the same work without a word.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from arylcloud.core.errors import ArylError
+from arylcloud.planner.cluster import F, I
+
+
+def model(
+    cost: F, *, starts: I, rows: I, values: F, upper: F, row_lower: F, row_upper: F, maximise: bool
+) -> Any:
+    """A ``HighsLp`` with columns in [0, upper] and the matrix by columns (``starts`` (width + 1,))."""
+    import highspy
+
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = len(cost), len(row_upper)
+    lp.sense_ = highspy.ObjSense.kMaximize if maximise else highspy.ObjSense.kMinimize
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = cost, np.zeros(len(cost)), upper
+    lp.row_lower_, lp.row_upper_ = row_lower, row_upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_ = starts.astype(np.int32), rows.astype(np.int32)
+    lp.a_matrix_.value_ = values
+    return lp
+
+
+def integral(lp: Any) -> Any:
+    """Every column of ``lp`` from here on an integer."""
+    import highspy
+
+    lp.integrality_ = [highspy.HighsVarType.kInteger] * lp.num_col_
+    return lp
+
+
+def solved(lp: Any, what: str, *, hint: str | None = None, **options: bool | float | str) -> Any:
+    """The solver after an optimal run, one thread. :class:`ArylError` with the status of any other end;
+    ``what`` names the problem in it."""
+    import highspy
+    from highspy._core import _Highs
+
+    solver = _Highs()
+    settings: dict[str, bool | float | str] = {"output_flag": False, "threads": 1, **options}
+    for option, value in settings.items():
+        if solver.setOptionValue(option, value) == highspy.HighsStatus.kError:
+            raise ArylError(f"the solver has no option {option}={value}")
+    if solver.passModel(lp) == highspy.HighsStatus.kError:
+        raise ArylError(f"the solver refuses the model of {what}")
+    solver.run()
+    status = solver.getModelStatus()
+    if status != highspy.HighsModelStatus.kOptimal:
+        raise ArylError(f"{what}: not solved ({solver.modelStatusToString(status)})", hint=hint)
+    return solver
