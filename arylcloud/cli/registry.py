@@ -22,6 +22,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     ),
     "profile": Entry("arylcloud.cli.profile", "What a job gets out of a GPU: list, show, estimate", "Plan"),
     "plan": Entry("arylcloud.cli.plan", "Rank where and how to run a job, and say why", "Plan"),
+    "simulate": Entry("arylcloud.cli.simulate", "Replay a trace of jobs on a cluster under a policy", "Plan"),
     "launch": Entry("arylcloud.cli.launch", "Run a job to completion", "Run"),
     "serve": Entry("arylcloud.cli.serve", "The launcher for all jobs of this journal, until stopped", "Run"),
     "status": Entry("arylcloud.cli.status", "What runs where, since when, at what price", "Watch"),

@@ -292,9 +292,10 @@ def _scheduler(
     settings: Settings,
 ) -> Scheduler:
     rng = np.random.default_rng(np.random.SeedSequence(settings.seed).spawn(8)[7])
+    from arylcloud.simulation.cluster.packing import PackedShares
     from arylcloud.simulation.cluster.shares import Shares
 
-    return Shares(
+    return (PackedShares if policy.packs else Shares)(
         policy=policy,
         roster=roster,
         usd_per_hour=usd_per_hour,

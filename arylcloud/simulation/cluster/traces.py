@@ -38,7 +38,7 @@ def _gavel(path: Path) -> Jobs:
             for line, text in enumerate(stream, 1):
                 if not text.strip():
                     continue
-                cells = text.rstrip("\r\n").split("\t")
+                cells: list[str] = text.rstrip("\r\n").split("\t")
                 where = f"{path}:{line}"
                 if len(cells) == 10:
                     steps, gpus, weight, slo, arrival = cells[5:]
