@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from arylcloud.core.codec import SCHEMA_VERSION, encode
 from arylcloud.core.errors import ArylError
+from arylcloud.core.units import say_duration, say_usd
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,9 +92,7 @@ def _console(stream: Any, *, stderr_: bool) -> Console:
 def usd(value: float | None) -> str:
     """Money to the cent; ``unknown`` for None, ``< $0.01`` for less than half a cent that is not
     nothing. Hourly prices have four decimals: use ``rate``."""
-    if value is None:
-        return "unknown"
-    return "< $0.01" if 0 < value < 0.005 else f"${value:,.2f}"
+    return "unknown" if value is None else say_usd(value)
 
 
 def rate(value: float | None) -> str:
@@ -101,16 +100,10 @@ def rate(value: float | None) -> str:
 
 
 def hours(value: float | None) -> str:
-    """Hours as people say them: ``42 min``, ``3.4 h``, ``5.2 d``."""
-    if value is None:
-        return "unknown"
-    if value < 1:
-        return f"{value * 60:.0f} min"
-    return f"{value:.1f} h" if value < 72 else f"{value / 24:.1f} d"
+    """Hours as people say them: ``38 s``, ``42 min``, ``3.4 h``, ``5.2 d``."""
+    return "unknown" if value is None else say_duration(value * 3600)
 
 
 def seconds(value: float | None) -> str:
     """Seconds as people say them: ``38 s``, ``12 min``, ``3.4 h``."""
-    if value is None:
-        return "unknown"
-    return f"{max(0.0, value):.0f} s" if value < 100 else hours(value / 3600)
+    return "unknown" if value is None else say_duration(value)

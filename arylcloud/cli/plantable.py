@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 SOURCES = {"measured": "meas.", "published": "publ.", "estimated": "est.", "user": "yours"}
 MARKETS = {"on_demand": "on demand"}
+FEW_CENTS = 0.1
+"""Dollars below which two decimals would make all candidates look alike."""
 
 
 def candidates_table(plan: Plan, columns: int) -> str:
@@ -31,7 +33,7 @@ def candidates_table(plan: Plan, columns: int) -> str:
     return f"{wide}\n{_legend(plan, rows, columns)}"
 
 
-_NUMBERS = frozenset({"$/h each", "hours p50-p90", "$ mean", "$ p90", "score $"})
+_NUMBERS = frozenset({"$/h each", "time p50-p90", "$ mean", "$ p90", "score $"})
 
 
 class _Row:
@@ -55,13 +57,14 @@ class _Row:
         if plan.chosen.usd is None or c.usd is None or c.hours is None:
             self.figures["why"] = c.why
             return
-        self.figures["hours p50-p90"] = span(c.hours.p50, c.hours.p90)
-        self.figures["$ mean"] = f"{c.usd.mean:,.2f}"
-        self.figures["$ p90"] = f"{c.usd.p90:,.2f}"
+        self.figures["time p50-p90"] = span(c.hours.p50, c.hours.p90)
+        digits = 2 if plan.chosen.usd.mean >= FEW_CENTS else 4
+        self.figures["$ mean"] = f"{c.usd.mean:,.{digits}f}"
+        self.figures["$ p90"] = f"{c.usd.p90:,.{digits}f}"
         aim = plan.job.objective
         if aim.name == "mixed":
             score = aim.cost_weight * c.usd.mean + aim.usd_per_hour_of_waiting * c.hours.p50
-            self.figures["score $"] = f"{score:,.2f}"
+            self.figures["score $"] = f"{score:,.{digits}f}"
         self.figures["rate"] = f"{SOURCES[c.throughput_source or 'estimated']} {band(c)}".rstrip()
         notes = [
             text
@@ -128,13 +131,15 @@ def grouped(candidates: tuple[Candidate, ...]) -> list[tuple[Candidate, int]]:
 
 
 def span(p50: float, p90: float) -> str:
-    """Both in one unit: ``5.0-5.8 h``, ``12-14 min``, ``4.1-5.0 d``.
+    """Both in one unit: ``5.0-5.8 h``, ``12-14 min``, ``4.1-5.0 d``, ``17-19 s``.
 
-    >>> span(5.04, 5.81), span(0.2, 0.24), span(98.0, 120.0)
-    ('5.0-5.8 h', '12-14 min', '4.1-5.0 d')
+    >>> span(5.04, 5.81), span(0.2, 0.24), span(98.0, 120.0), span(0.0047, 0.0052), span(0.002, 0.0022)
+    ('5.0-5.8 h', '12-14 min', '4.1-5.0 d', '17-19 s', '7.2-7.9 s')
     """
     if p90 < 1:
-        return f"{p50 * 60:.0f}-{p90 * 60:.0f} min"
+        unit, per_hour = ("s", 3600.0) if p90 * 3600 < 100 else ("min", 60.0)
+        digits = 1 if p90 * per_hour < 10 else 0
+        return f"{p50 * per_hour:.{digits}f}-{p90 * per_hour:.{digits}f} {unit}"
     return f"{p50:.1f}-{p90:.1f} h" if p90 < 72 else f"{p50 / 24:.1f}-{p90 / 24:.1f} d"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from arylcloud.cli.plantable import candidates_table
+from arylcloud.cli.plantable import FEW_CENTS, candidates_table
 from arylcloud.cli.texttable import BOLD, paragraph, styled, width
 from arylcloud.core.codec import encode
 
@@ -104,30 +104,38 @@ def _chart(plan: Plan, columns: int) -> str:
     """Time against money: dots are candidates, letters the Pareto set, * the chosen one."""
     from arylcloud.cli.charts import Point, scatter
 
-    points = []
-    if plan.chosen.usd is not None and plan.chosen.hours is not None:
-        points.append(Point(x=plan.chosen.hours.p50, y=plan.chosen.usd.mean, mark="*"))
-    legend = []
+    known = [c for c in (plan.chosen, *plan.candidates) if c.usd is not None and c.hours is not None]
+    if not known or plan.chosen.usd is None:
+        return ""
+    unit, per_hour = _time_unit(max(c.hours.p50 for c in known if c.hours is not None))
+    digits = 2 if plan.chosen.usd.mean >= FEW_CENTS else 4
+    points, legend = [], []
+
+    def point(c: Candidate, mark: str | None = None) -> None:
+        if c.usd is not None and c.hours is not None:
+            points.append(Point(x=c.hours.p50 * per_hour, y=c.usd.mean, mark=mark))
+
+    point(plan.chosen, "*")
     for letter, c in zip("abcdefghijklmnopqrstuvwxyz", plan.frontier, strict=False):
         if c.usd is None or c.hours is None:
             continue
-        points.append(Point(x=c.hours.p50, y=c.usd.mean, mark=letter))
+        point(c, letter)
         market = {"on_demand": "on demand"}.get(c.offer.market.value, c.offer.market.value)
         late = ", late" if c.meets_deadline is False else ""
         over = ", over budget" if c.meets_budget is False else ""
-        text = f"{c.hours.p50:8.2f} h  ${c.usd.mean:>10,.2f}  {c.nodes} × {c.offer.instance_type} {market}"
+        figures = f"{c.hours.p50 * per_hour:8.2f} {unit}  ${c.usd.mean:>10,.{digits}f}  "
+        text = f"{figures}{c.nodes} × {c.offer.instance_type} {market}"
         text += f", {c.offer.place}{late}{over}"
-        legend.append(paragraph(text, columns=columns, first=f"  {letter}  ", rest=" " * 31))
-    points += [
-        Point(x=c.hours.p50, y=c.usd.mean)
-        for c in plan.candidates
-        if c.usd is not None and c.hours is not None
-    ]
+        rest = " " * (5 + len(figures))
+        legend.append(paragraph(text, columns=columns, first=f"  {letter}  ", rest=rest))
+    for c in plan.candidates:
+        point(c)
     if len(points) < 3:
         return ""
+    names = {"h": "hours", "min": "minutes", "s": "seconds"}
     text = scatter(
         points,
-        x_label="hours (p50)",
+        x_label=f"{names[unit]} (p50)",
         y_label="USD (mean)",
         width=min(columns, 76),
         height=12,
@@ -135,3 +143,10 @@ def _chart(plan: Plan, columns: int) -> str:
     )
     key = "  *  chosen; letters: the Pareto set (nothing is faster and cheaper)"
     return "\n".join([text, key, *legend])
+
+
+def _time_unit(most_h: float) -> tuple[str, float]:
+    """(unit, how many of it are an hour) in which the longest of some times is well read."""
+    if most_h * 3600 < 100:
+        return "s", 3600.0
+    return ("min", 60.0) if most_h < 1 else ("h", 1.0)

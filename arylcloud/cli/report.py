@@ -40,6 +40,49 @@ class Account:
         return tuple((e.at_s, e.step) for e in self.timeline if e.step is not None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Minimum:
+    """What was billed after machines' ends, since a cloud bills a least time of each (part of the split)."""
+
+    least_s: float
+    """Of the clouds concerned, the longest."""
+    machines: int
+    seconds: float
+    micro: int | None
+    """None: a price is not known."""
+    kinds: tuple[str, ...]
+    """What the split counts it as: ``idle``, or ``boot`` where no step was ever taken."""
+
+
+def minimum_of(made: Account) -> Minimum | None:
+    """None where every machine lived longer than its cloud's least time."""
+    from arylcloud.launcher.ledger import MICRO, integral_usd
+
+    seconds, micro, least_s, machines = 0.0, 0, 0.0, 0
+    known, kinds = True, set()
+    for cost in made.report.leases:
+        until_s = cost.launched_s + cost.billed_s
+        if cost.ended_s is None or cost.free or until_s <= cost.ended_s:
+            continue
+        machines += 1
+        kinds |= {span.kind for span in cost.spans if span.to_s > cost.ended_s}
+        seconds += until_s - cost.ended_s
+        least_s = max(least_s, cost.billed_s)
+        if cost.micro is None:
+            known = False
+        else:
+            micro += round(integral_usd(cost.prices, cost.ended_s, until_s) * MICRO)
+    if not machines:
+        return None
+    return Minimum(
+        least_s=least_s,
+        machines=machines,
+        seconds=seconds,
+        micro=micro if known else None,
+        kinds=tuple(sorted(kinds)),
+    )
+
+
 @app.command()
 def report(
     job: Annotated[
@@ -101,7 +144,7 @@ def document(made: Account) -> dict[str, Any]:
     """The body of ``report --json``. Money in USD with six decimals; the parts sum to their whole.
     ``useful`` is compute − waste. Seconds are market seconds (Unix time where they are moments)."""
     r = made.report
-    split = r.split_micro
+    split, least = r.split_micro, minimum_of(made)
     return {
         "job_id": r.job_id,
         "name": r.name,
@@ -131,6 +174,11 @@ def document(made: Account) -> dict[str, Any]:
             "boot": r.seconds.boot / 3600,
             "lost_work": r.seconds.lost_work / 3600,
             "idle": r.seconds.idle / 3600,
+        },
+        "minimum_billing": {  # counted in the parts above already: idle, or boot of a machine without a step
+            "machines": least.machines if least else 0,
+            "machine_hours": least.seconds / 3600 if least else 0.0,
+            "usd": dollars(least.micro) if least else 0.0,
         },
         "budget_usd": r.budget_usd,
         "unknown": list(r.unknown),

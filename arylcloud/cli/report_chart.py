@@ -23,6 +23,7 @@ ROW: Final = 26
 PRICE_HEIGHT: Final = 150
 STEP_HEIGHT: Final = 140
 GAP: Final = 44
+AFTER_END: Final = "billed after its end: the cloud's minimum"
 PLACES: Final = 6
 """Colours in the style sheet: p0 … p5, then again."""
 _NICE_S: Final = (
@@ -58,7 +59,7 @@ def chart(made: Account) -> str:
     height = steps_top + STEP_HEIGHT + 34
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="chart-title">',
-        "<title id='chart-title'>Price, placement and progress over market time</title>",
+        "<title id='chart-title'>Price, placement and progress over time</title>",
         '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse"'
         ' patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" y2="6" class="hatch"/></pattern></defs>',
         *_time_grid(x, 16, steps_top + STEP_HEIGHT),
@@ -77,13 +78,21 @@ def place_colours(leases: Sequence[LeaseCost]) -> dict[str, str]:
 
 
 def elapsed(s: float) -> str:
-    """Time since submission: ``0:42`` (min:s) below an hour, ``3:05 h``, ``2 d 04 h``."""
-    whole = round(s)
-    if abs(whole) < 3600:
-        return f"{whole // 60}:{whole % 60:02d}"
-    if abs(whole) < 3 * 86400:
-        return f"{whole // 3600}:{whole % 3600 // 60:02d} h"
-    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
+    """Time since submission, which nobody takes for a time of day.
+
+    >>> elapsed(0), elapsed(42), elapsed(1281), elapsed(600), elapsed(11100), elapsed(187200)
+    ('0', '42 s', '21 min 21 s', '10 min', '3 h 05 min', '2 d 04 h')
+    """
+    sign, whole = ("-" if s < -0.5 else ""), abs(round(s))
+    if whole < 3600:
+        parts = [f"{whole // 60} min" if whole >= 60 else "", f"{whole % 60} s" if whole % 60 else ""]
+    elif whole < 2 * 86400 and whole % 86400:
+        whole = round(whole / 60) * 60
+        parts = [f"{whole // 3600} h", f"{whole % 3600 // 60:02d} min" if whole % 3600 else ""]
+    else:
+        whole = round(whole / 3600) * 3600
+        parts = [f"{whole // 86400} d", f"{whole % 86400 // 3600:02d} h" if whole % 86400 else ""]
+    return (sign + " ".join(part for part in parts if part)) or "0"
 
 
 def _time_grid(x: Scale, top: float, bottom: float) -> list[str]:
@@ -138,16 +147,28 @@ def _prices(made: Account, x: Scale, frame: Scale, places: dict[str, str]) -> li
     return parts
 
 
+def drawn_spans(cost: LeaseCost) -> list[tuple[str, float, float]]:
+    """(kind, from, to) with what is billed after the machine's end told apart."""
+    found: list[tuple[str, float, float]] = []
+    end = math.inf if cost.ended_s is None else cost.ended_s
+    for span in cost.spans:
+        if span.from_s < end:
+            found.append((span.kind, span.from_s, min(span.to_s, end)))
+        if span.to_s > end:
+            found.append(("after", max(span.from_s, end), span.to_s))
+    return found
+
+
 def _placement(leases: Sequence[LeaseCost], x: Scale, top: float, places: dict[str, str]) -> list[str]:
     parts = [f'<text x="{LEFT}" y="{top - 10}" class="panel">Machines, and what their time went to</text>']
     for i, cost in enumerate(leases):
         y = top + i * ROW
         parts.append(f'<text x="{LEFT - 8}" y="{y + 15}" class="tick" text-anchor="end">{i + 1}</text>')
-        for span in cost.spans:
-            when = f"{elapsed(span.from_s - x.low)} to {elapsed(span.to_s - x.low)}"
-            title = escape(f"{cost.offer.key}: {NAMES[span.kind]}, {when}")
-            at, width = x(span.from_s), max(0.5, round(x(span.to_s) - x(span.from_s), 2))
-            cls = f"{span.kind} {places[cost.offer.key]}"
+        for kind, from_s, to_s in drawn_spans(cost):
+            when = f"{elapsed(from_s - x.low)} to {elapsed(to_s - x.low)}"
+            title = escape(f"{cost.offer.key}: {NAMES.get(kind, AFTER_END)}, {when}")
+            at, width = x(from_s), max(0.5, round(x(to_s) - x(from_s), 2))
+            cls = f"{kind} {places[cost.offer.key]}"
             parts.append(
                 f'<rect x="{at}" y="{y + 3}" width="{width}" height="{ROW - 8}" class="span {cls}">'
                 f"<title>{title}</title></rect>"

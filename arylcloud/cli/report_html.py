@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from arylcloud import __version__
 from arylcloud.cli.output import hours, rate, seconds
-from arylcloud.cli.report import NOT_INCLUDED
-from arylcloud.cli.report_chart import chart, elapsed, place_colours
+from arylcloud.cli.report import NOT_INCLUDED, minimum_of
+from arylcloud.cli.report_chart import AFTER_END, chart, elapsed, place_colours
 from arylcloud.cli.report_text import (
     KINDS,
     NAMES,
@@ -19,6 +19,7 @@ from arylcloud.cli.report_text import (
     count,
     ending,
     machine_amounts,
+    minimum_text,
     shown_parts,
 )
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from arylcloud.cli.report import Account
     from arylcloud.launcher.ledger import Report
 
+MARKETS: Final = {"on_demand": "on demand", "spot": "spot", "reserved": "reserved"}
 MOST_ENTRIES: Final = 2000
 
 
@@ -50,16 +52,17 @@ def page(made: Account) -> str:
 </head>
 <body>
 <h1>{escape(r.job_id)} <span class="badge {_mood(r)}">{escape(_phase(r))}</span></h1>
-<p class="soft">{escape(_when(r))}</p>
+<p class="soft">{escape(_when(made))}</p>
 <p class="cost">{escape(big)}</p>
 <p class="soft">{escape("= " + rest) if rest else ""}</p>
 {"".join(f'<p class="bad">Not known: {escape(text)}</p>' for text in r.unknown)}
 <div class="facts">{_facts(r)}</div>
 <h2>Price, placement, progress</h2>
+<p class="soft">{escape(_clock_note(made))}</p>
 <div class="card">{chart(made)}{_legend(made)}</div>
 <h2></h2>
 <div class="two">
-<div class="card"><h2>Where the compute went</h2>{_split(r)}</div>
+<div class="card"><h2>Where the compute went</h2>{_split(r)}{_minimum(made)}</div>
 <div class="card"><h2>The same work, otherwise</h2>{_baselines(made)}</div>
 </div>
 <h2>Machines</h2>
@@ -67,10 +70,9 @@ def page(made: Account) -> str:
 <h2>What happened</h2>
 <div class="card">{_events(made)}</div>
 <footer>
-<p>Machines at the price in force at each moment, from the cloud's own launch to its end, in market time.
+<p>Machines at the price in force at each moment, from the cloud's own launch to its end.
 Not included: {escape(NOT_INCLUDED)}.</p>
-{"<p>Compressed time on the local cloud: nobody spent these dollars.</p>" if r.compressed else ""}
-<p>arylcloud {escape(__version__)}, counted up to {_moment(r.as_of_s)}</p>
+<p>arylcloud {escape(__version__)}, counted up to {_moment(made.state.market_clock.wall_s(r.as_of_s))}</p>
 </footer>
 </body>
 </html>
@@ -85,14 +87,29 @@ def _mood(r: Report) -> str:
     return {"succeeded": "good", "failed": "bad"}.get(r.phase.value, "")
 
 
-def _when(r: Report) -> str:
-    took = seconds((r.ended_s or r.as_of_s) - r.started_s)
+def _when(made: Account) -> str:
+    """The submission is a moment of the wall's clock; all else is time since then. The local cloud's
+    market runs faster, so that its moments have no date."""
+    r = made.report
+    took = elapsed((r.ended_s or r.as_of_s) - r.started_s)
     said = "" if r.phase.value == "succeeded" else f" · {r.phase_text}"
-    return f"submitted {_moment(r.started_s)} · {took} of market time{said}"
+    of_market = " of market time" if r.compressed else ""
+    return f"submitted {_moment(made.state.submitted_at_s)} · {took}{of_market}{said}"
 
 
-def _moment(market_s: float) -> str:
-    return f"{datetime.fromtimestamp(market_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+def _moment(wall_s: float) -> str:
+    return f"{datetime.fromtimestamp(wall_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _clock_note(made: Account) -> str:
+    r = made.report
+    if not r.compressed:
+        return "Times count from the submission."
+    scale = made.state.market_clock.scale
+    return (
+        f"Times count from the submission, in market time: the local cloud's market ran {scale:g} times as"
+        " fast as the clock on the wall, and nobody spent these dollars."
+    )
 
 
 def _facts(r: Report) -> str:
@@ -116,6 +133,7 @@ def _legend(made: Account) -> str:
         "<span><i></i>useful steps</span>",
         '<span><i class="l-lost"></i>steps lost</span>',
         '<span><i class="l-idle"></i>idle</span>',
+        f'<span><i class="l-after"></i>{escape(AFTER_END)}</span>' if minimum_of(made) else "",
         '<span><b class="bad">✕</b> interrupted without notice, or announced (orange)</span>',
         "<span>○ checkpoint</span>",
     ]
@@ -163,6 +181,11 @@ def _split(r: Report) -> str:
     )
 
 
+def _minimum(made: Account) -> str:
+    text = minimum_text(made)
+    return "" if text is None else f'<p class="soft small">{escape(text)}</p>'
+
+
 def _baselines(made: Account) -> str:
     rows = []
     for b in made.baselines:
@@ -183,11 +206,10 @@ def _machines(r: Report) -> str:
     rows = [
         [
             str(i),
-            f'<span class="sw {places[cost.offer.key]}"></span>{escape(cost.offer.place)}',
-            escape(cost.offer.instance_type),
-            escape(cost.offer.market.value),
-            escape(cost.instance_id or "unknown"),
-            elapsed(cost.launched_s - r.started_s),
+            f'<span class="sw {places[cost.offer.key]}"></span>{escape(cost.offer.place)}'
+            f"<br><small>{escape(cost.offer.instance_type)} · {escape(MARKETS[cost.offer.market.value])}"
+            f" · {escape(cost.instance_id or 'id unknown')}</small>",
+            escape(elapsed(cost.launched_s - r.started_s)),
             escape(seconds(cost.billed_s)),
             escape("free" if cost.free else rate(cost.usd_per_hour)),
             escape(total),
@@ -196,8 +218,8 @@ def _machines(r: Report) -> str:
         for i, (cost, total) in enumerate(zip(r.leases, machine_amounts(r), strict=True), 1)
     ]
     head = [
-        ("#", ""), ("place", ""), ("type", ""), ("market", ""), ("instance", ""), ("launched at", "n"),
-        ("paid for", "n"), ("mean price", "n"), ("cost", "n"), ("end", ""),
+        ("#", ""), ("machine", "wrap"), ("launched after", "n"), ("paid for", "n"), ("mean price", "n"),
+        ("cost", "n"), ("end", "wrap"),
     ]  # fmt: skip
     return _table(head, rows)
 
@@ -210,7 +232,7 @@ def _events(made: Account) -> str:
     ]
     left_out = len(made.timeline) - len(shown)
     more = f"<p class='soft'>and {count(left_out, 'event')} more: --json has all</p>" if left_out else ""
-    table = _table([("at", "n"), ("what", ""), ("", "wrap")], rows)
+    table = _table([("after", "n"), ("what", ""), ("", "wrap")], rows)
     mode = " open" if len(rows) <= 60 else ""
     summary = count(len(made.timeline), "event")
     return f"<details{mode}><summary>{summary}</summary>{table}{more}</details>"

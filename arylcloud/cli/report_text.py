@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arylcloud.cli.output import hours, rate, seconds, stdout
-from arylcloud.cli.report import NOT_INCLUDED
+from arylcloud.cli.report import NOT_INCLUDED, minimum_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,10 @@ def show(made: Account) -> None:
         console.print(f"  not known: {text}", style="yellow")
     console.print()
     if r.leases:
-        console.print(Padding(_split_table(r), (0, 0, 1, 2), expand=False))
+        console.print(Padding(_split_table(r), (0, 0, 0 if minimum_of(made) else 1, 2), expand=False))
+        if (least := minimum_text(made)) is not None:
+            _line(console, least, style="dim")
+            console.print()
     if any(b.usd_micro is not None for b in made.baselines) or r.seconds.useful > 0:
         console.print(Padding(_baseline_table(made), (0, 0, 1, 2), expand=False))
     if r.leases:
@@ -145,6 +148,20 @@ def _split_table(r: Report) -> Table:
         bar = Text(MARKS[kind] * round(part * 40), style=STYLES[kind])
         table.add_row(NAMES[kind], text, f"{part:.0%}", seconds(spent_s), bar)
     return table
+
+
+def minimum_text(made: Account) -> str | None:
+    """What of the split is no use that anybody made of a machine, but the cloud's least bill."""
+    least = minimum_of(made)
+    if least is None:
+        return None
+    money = "at an unknown price" if least.micro is None else amount(least.micro, made.report.known_micro)
+    machines = "one machine's end" if least.machines == 1 else f"the ends of {least.machines} machines"
+    kinds = " and ".join(NAMES[kind] for kind in KINDS if kind in least.kinds)
+    return (
+        f"of {kinds}, {seconds(least.seconds)} ({money}) were billed after {machines}:"
+        f" the cloud bills at least {seconds(least.least_s)} of each"
+    )
 
 
 def _baseline_table(made: Account) -> Table:

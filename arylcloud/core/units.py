@@ -1,6 +1,6 @@
-"""Quantities as people write them: ``36h``, ``$500``, ``40000 steps``, ``1.5 GB``. Standard library only.
+"""Quantities as people write and read them: ``36h``, ``$500``, ``40000 steps``. Standard library only.
 
-Every function takes ``what`` (the key or flag that held the value) and raises
+Every ``parse`` function takes ``what`` (the key or flag that held the value) and raises
 :class:`~arylcloud.core.errors.UsageError` with one line that names it, the value and the forms that
 are understood. A bare number is never guessed to be seconds, hours or anything else.
 """
@@ -178,6 +178,28 @@ def parse_nodes(value: object, *, what: str) -> tuple[int, int]:
         return least, most
     count = parse_count(value, what=what)
     return count, count
+
+
+def say_duration(s: float) -> str:
+    """Seconds as people say them, never 0 of a large unit.
+
+    >>> [say_duration(s) for s in (0.0, 0.3, 38.2, 720.0, 12240.0, 450000.0)]
+    ['0 s', '< 1 s', '38 s', '12 min', '3.4 h', '5.2 d']
+    """
+    if s < 100:
+        return "< 1 s" if 0 < s < 0.5 else f"{max(0.0, s):.0f} s"
+    if s < 3600:
+        return f"{s / 60:.0f} min"
+    return f"{s / 3600:.1f} h" if s < 72 * 3600 else f"{s / 86400:.1f} d"
+
+
+def say_usd(usd: float) -> str:
+    """Money to the cent; what is less than half a cent, and not nothing, is said to be.
+
+    >>> say_usd(1234.5), say_usd(0.0), say_usd(0.003)
+    ('$1,234.50', '$0.00', '< $0.01')
+    """
+    return "< $0.01" if 0 < usd < 0.005 else f"${usd:,.2f}"
 
 
 def _positive(number: float, value: object, what: str) -> float:

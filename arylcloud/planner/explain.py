@@ -9,6 +9,7 @@ import numpy as np
 from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Market
 from arylcloud.core.plan import Candidate, Quantiles, Usd
+from arylcloud.core.units import say_duration, say_usd
 from arylcloud.planner.cost import CostInputs, expected
 from arylcloud.planner.evaluate import SAME, Evaluation
 from arylcloud.planner.rank import score
@@ -64,7 +65,7 @@ def reasons(
     )
     ways = f"{count:,} ways" if count != 1 else "one way"
     said = [
-        f"{where(chosen)}: {aim} of {ways} to run it within the limits: ${usd.mean:,.2f},"
+        f"{where(chosen)}: {aim} of {ways} to run it within the limits: {say_usd(usd.mean)},"
         f" {_hours(hours.p50)}; {price_age(chosen)}"
     ]
     if spec.resources.ordered and every.cands.preference is not None:
@@ -112,7 +113,7 @@ def one(spec: JobSpec, c: Candidate, first: Candidate) -> str:
 
 def _line(c: Candidate, first: Candidate) -> str:
     usd, hours = _figures(c)
-    return f"{where(c)} at ${usd.mean:,.2f}, {_hours(hours.p50)} ({_beside(c, first)})"
+    return f"{where(c)} at {say_usd(usd.mean)}, {_hours(hours.p50)} ({_beside(c, first)})"
 
 
 def _figures(c: Candidate) -> tuple[Usd, Quantiles]:
@@ -127,7 +128,7 @@ def _beside(c: Candidate, first: Candidate) -> str:
     money = f"{abs(ratio - 1):.1%} {'dearer' if ratio >= 1 else 'cheaper'}"
     if abs(ratio - 1) < SAME:
         money = "the same cost"
-    if abs(gap) < 0.05:
+    if abs(gap) < min(0.05, 0.02 * hours_first.p50):
         return money
     return f"{money}, {_hours(abs(gap))} {'slower' if gap > 0 else 'faster'}"
 
@@ -220,6 +221,4 @@ def _market(c: Candidate) -> str:
 
 
 def _hours(value: float) -> str:
-    if value < 1:
-        return f"{value * 60:.0f} min"
-    return f"{value:.1f} h" if value < 72 else f"{value / 24:.1f} d"
+    return say_duration(value * 3600)

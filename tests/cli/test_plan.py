@@ -145,6 +145,26 @@ def test_rejections_are_few_lines_and_a_measurement_is_asked_for_in_words_that_w
         assert c["throughput_rel_error"] == pytest.approx(wider)
 
 
+def test_a_short_job_is_told_in_seconds_and_fractions_of_a_cent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "name: tiny\nrun: x\naryl: {profile: {T4:1: 2, V100:1: 4, unit: steps/s}, work: 60 steps}\n"
+    )
+    assert run(["plan", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "0.0 h" not in out
+    assert "0-0 min" not in out
+    assert " 0 min" not in out
+    assert "$0.00 " not in out
+    minutes = re.search(r"minutes \(p50\)|seconds \(p50\)", out)
+    assert minutes is not None
+    means = [float(m) for m in re.findall(r"(?:min|s)  \$ +([\d.]+)  ", out)]
+    assert len(means) > 1
+    assert all(mean > 0 for mean in means)
+
+
 def test_the_winner_says_how_old_its_price_is(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unknown = plan_json(capsys, job, "--market", "spot", "--infra", "aws")
     assert unknown["chosen"]["as_of"] is None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.diary import JOB, Diary, offer, survivor
 
+from arylcloud.cli import plantable, report_chart
 from arylcloud.cli.main import run
 from arylcloud.cli.report import account, document
 from arylcloud.cli.report_html import page
@@ -141,6 +145,63 @@ def test_a_failure_shows_its_reason(home: Path, capsys: pytest.CaptureFixture[st
     assert "rank 0 exited 7: no module torch" in out
 
 
+def short_lives(price: float | None = 3.6) -> Diary:
+    """Two machines of less than the 60 s that are billed: one without a step, one with."""
+    diary = Diary().lease("a", 0.0, usd_per_hour=price).end("a", 10.0)
+    diary.lease("b", 20.0, usd_per_hour=price).epoch(22.0, "b").train(1, "b", 25.0)
+    return diary.halt(1, "b", 45.0, how="drained", last=4, committed=4, saved_s=45.0).end("b", 50.0)
+
+
+def test_what_is_billed_after_a_machines_end_is_told_apart(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(short_lives())
+    found = as_json(capsys)
+    least = found["minimum_billing"]
+    assert (least["machines"], least["machine_hours"]) == (2, pytest.approx(80 / 3600))
+    assert least["usd"] == 0.08
+    assert least["usd"] < found["usd"]["waste"]["boot"] + found["usd"]["waste"]["idle"]
+    assert run(["report"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "of boot and idle, 80 s ($0.0800) were billed after the ends of 2 machines" in said
+    assert "the cloud bills at least 60 s of each" in said
+    html = page(account(short_lives().records, now_s=200.0))
+    assert html.count('class="span after p') == 2
+    assert "billed after the ends of 2 machines" in html
+    long = Diary().lease("a", 0.0).end("a", 600.0)
+    assert "after" not in page(account(long.records, now_s=700.0)).partition("</style>")[2].replace(
+        "launched after", ""
+    ).replace(">after<", "")
+
+
+def test_what_is_billed_after_the_end_at_an_unknown_price(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(short_lives(price=None))
+    assert as_json(capsys)["minimum_billing"]["usd"] is None
+    assert run(["report"]) == 0
+    assert "80 s (at an unknown price)" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_page_says_which_clock_its_times_are_of() -> None:
+    """Wall time has a date; the local cloud's market time has none."""
+    origin = 1_796_040_000.0  # 2026-11-30 12:00 UTC
+    fast = Diary(scale=600.0, origin_s=origin)
+    fast.records[0] = replace(fast.records[0], at_s=origin + 100.0)
+    html = page(
+        account(fast.lease("a", origin + 70_000.0).end("a", origin + 80_000.0).records, now_s=origin + 200.0)
+    )
+    assert "submitted 2026-11-30 12:01:40 UTC" in html
+    assert "600 times as fast" in html
+    assert "of market time" in html
+    assert "2 h 47 min" in html, "launched so long after the submission"
+    assert html.count("UTC") == 2, "the submission, and up to when it is counted"
+    assert "counted up to 2026-11-30 12:03:20 UTC" in html
+    slow = page(account(Diary().lease("a", 0.0).end("a", 600.0).records, now_s=700.0))
+    assert "market time" not in slow
+    assert "Times count from the submission." in slow
+
+
 def test_compressed_time_is_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(Diary(scale=60.0).lease("a", 0.0).end("a", 600.0))
     assert as_json(capsys)["compressed_time"] is True
@@ -237,3 +298,10 @@ def test_shown_amounts_add_up_to_the_shown_sum(micro: list[int]) -> None:
     assert abs(sum(shown) * 100 - sum(micro)) <= unit * 50
     for value, text in zip(micro, shown, strict=True):
         assert abs(text * 100 - value) <= unit * 100
+
+
+@pytest.mark.parametrize("module", [plantable, report_chart])
+def test_doctests(module: ModuleType) -> None:
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0
