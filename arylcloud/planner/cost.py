@@ -231,7 +231,10 @@ class Totals:
 
     @property
     def usd(self) -> F:
-        return self.price * self.usd_per_price[self.group] + self.usd_fixed[self.group]
+        usd = _spread(self.usd_per_price, self.group)
+        usd *= self.price
+        usd += _spread(self.usd_fixed, self.group)
+        return usd
 
 
 def central(groups: CostInputs, group: NDArray[np.int64], price: F) -> Totals:
@@ -270,7 +273,7 @@ def pessimistic(groups: CostInputs, typical: Totals) -> Totals:
 
 
 def _spread(by_group: F, group: NDArray[np.int64]) -> F:
-    found: F = by_group[group]
+    found: F = by_group.take(group)
     return found
 
 

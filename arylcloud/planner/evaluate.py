@@ -44,6 +44,8 @@ class Evaluation:
     """p50."""
     finite: NDArray[np.bool_]
     """Those that will finish."""
+    finishes: NDArray[np.bool_]
+    """The same of every group, (g,)."""
     safe: NDArray[np.bool_] | None
     """Where recovery is none and the market is ours to choose: those that nobody takes back."""
     meets: NDArray[np.bool_]
@@ -79,7 +81,7 @@ def evaluate(
         history=history,
         estimator=estimator,
     )
-    groups, price = cands.cost_of_groups(), table.usd_per_hour[cands.rows]
+    groups, price = cands.cost_of_groups(), table.usd_per_hour.take(cands.rows)
     typical = central(groups, cands.group, price)
     usd, hours = typical.usd, typical.hours
     finishes = typical.of_group.hours < NEVER_H
@@ -88,7 +90,7 @@ def evaluate(
         adverse = pessimistic(groups, typical)
     if adverse is not None and not cands.recovers:
         finishes &= adverse.of_group.survival >= LEAST_SURVIVAL
-    finite = finishes[cands.group]
+    finite: NDArray[np.bool_] = finishes.take(cands.group)
     meets = np.ones(finite.shape, dtype=bool)
     if adverse is not None:
         for name in limited(limits):
@@ -110,6 +112,7 @@ def evaluate(
         usd=usd,
         hours=hours,
         finite=finite,
+        finishes=finishes,
         safe=safe,
         meets=meets,
         scores=scores,
@@ -128,7 +131,7 @@ def within(adverse: Totals, limits: Constraints, name: str) -> NDArray[np.bool_]
     if name == "budget":
         return adverse.usd <= need(limits, name)
     hours = adverse.hours_of_group if name == "deadline" else adverse.of_group.run_hours
-    met: NDArray[np.bool_] = (hours <= need(limits, name))[adverse.group]
+    met: NDArray[np.bool_] = (hours <= need(limits, name)).take(adverse.group)
     return met
 
 
@@ -211,9 +214,9 @@ def pareto_of(every: Evaluation) -> NDArray[np.bool_]:
     group, hours = every.cands.group, every.central.hours_of_group
     cheapest = np.full(hours.shape, np.inf)
     np.minimum.at(cheapest, group, every.usd)
-    cheapest[every.cands.group[~every.finite]] = np.inf
+    cheapest[~every.finishes] = np.inf
     front = pareto(hours, cheapest)
-    found: NDArray[np.bool_] = front[group]
+    found: NDArray[np.bool_] = front.take(group)
     members = np.flatnonzero(found)
     found[members] = every.usd[members] == cheapest[group[members]]
     return found
@@ -246,10 +249,11 @@ def rivals_of(table: OfferTable, every: Evaluation, first: int) -> Rivals:
     gpu_of = table.gpu[cands.rows]
     tied = elsewhere & every.acceptable & (every.scores <= every.scores[first] * (1 + SAME))
     tied &= every.tiers == every.tiers[first]
+    ties = cands.rows[tied]  # those of one offer stand side by side
     return Rivals(
         elsewhere=_best_of(table, every, elsewhere),
         dearer=_best_of(table, every, elsewhere & ~tied),
-        ties=int(np.unique(cands.rows[tied]).size),
+        ties=int(np.count_nonzero(np.diff(ties))) + (ties.size > 0),
         other_kind=_best_of(table, every, kind),
         other_gpu=_best_of(table, every, gpu_of != gpu_of[first]),
     )

@@ -117,7 +117,7 @@ def _closed(table: OfferTable, named: set[str]) -> Mask | None:
                 f"{place}/".startswith(f"{cloud}/{name}/") for place in named
             ):
                 cloud_of[code] = table.code("cloud", cloud)
-    return cloud_of[table.region] == table.cloud if (cloud_of >= 0).any() else None
+    return cloud_of.take(table.region) == table.cloud if (cloud_of >= 0).any() else None
 
 
 def _alternatives(spec: JobSpec, table: OfferTable) -> list[Mask]:
@@ -195,18 +195,21 @@ def check_names(resources: Resources, table: OfferTable) -> None:
             _known("cloud", cloud, table.cloud_names)
             if not _in_regions(table, [region]).any():
                 here = table.region[table.mask("cloud", [cloud])]
-                _known(
-                    f"{cloud} region", name, [table.region_names[i] for i in np.unique(here)], present=False
-                )
+                _known(f"{cloud} region", name, _used(here, table.region_names), present=False)
         for zone in option.zones:
             region, _, name = zone.rpartition("/")
             here = table.zone[_in_regions(table, [region])]
-            zones = [table.zone_names[i] for i in np.unique(here) if i >= 0]
+            zones = _used(here, table.zone_names)
             # where no offer of the region is zoned, every name may be a zone of it
             if zones:
                 _known(f"zone of {region}", name, zones)
         for name in option.instance_types:
             _known("instance type", name, table.instance_type_names)
+
+
+def _used(codes: NDArray[np.int32], names: Sequence[str]) -> list[str]:
+    """``np.unique`` would load numpy.ma, which takes longer than all the rest here."""
+    return [names[code] for code in sorted(set(codes.tolist())) if code >= 0]
 
 
 def _known(kind: str, name: str, names: Sequence[str], *, present: bool | None = None) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from arylcloud.planner.feasible import Feasible
 from arylcloud.planner.same_gpu import Config
-from arylcloud.pricing.codes import distinct, first_of_each, group_codes
+from arylcloud.pricing.codes import group_codes, grouped
 from arylcloud.pricing.hazard import Hazards
 from arylcloud.pricing.table import OfferTable
 
@@ -50,14 +50,13 @@ class Ways:
 
     def keep(self, kept: NDArray[np.bool_]) -> Ways:
         """Without the groups that are not ``kept``, (g,)."""
-        mask, groups = kept[self.group], self.groups
+        at, groups = np.flatnonzero(kept.take(self.group)), self.groups
+        same = self.nodes.strides == (0,)
         return Ways(
-            rows=(rows := self.rows[mask]),
-            nodes=np.broadcast_to(self.nodes[0], rows.shape)
-            if self.nodes.strides == (0,)
-            else self.nodes[mask],
-            group=(np.cumsum(kept) - 1)[self.group[mask]],
-            preference=None if self.preference is None else self.preference[mask],
+            rows=self.rows.take(at),
+            nodes=np.broadcast_to(self.nodes[0], at.shape) if same else self.nodes.take(at),
+            group=(np.cumsum(kept) - 1).take(self.group.take(at)),
+            preference=None if self.preference is None else self.preference.take(at),
             groups=Groups(
                 row=groups.row[kept],
                 nodes=groups.nodes[kept],
@@ -74,8 +73,8 @@ def ways(table: OfferTable, found: Feasible, hazards: Hazards, nodes_min: int, n
     nodes_min + 1``, one block per GPU × count × place × source of hazard."""
     rows, preference = found.rows, found.preference
     code = group_codes(table, "gpu", "gpu_count", "cloud", "region", rows=rows, also=(hazards.source,))
-    used, group = distinct(code)
-    first = first_of_each(rows, group, used.size)
+    at, group = grouped(code)
+    first = rows[at]
     configs, config = _configs(table, first)
     places, place = _places(table, first)
     span = np.arange(nodes_min, nodes_max + 1)
@@ -104,13 +103,13 @@ def ways(table: OfferTable, found: Feasible, hazards: Hazards, nodes_min: int, n
 
 def _configs(table: OfferTable, rows: Index) -> tuple[list[tuple[str, int]], Codes]:
     """Distinct (GPU, GPUs per machine) of ``rows``, and which of them each row is."""
-    used, position = distinct(group_codes(table, "gpu", "gpu_count", rows=rows))
-    sample = first_of_each(rows, position, used.size).tolist()
+    at, position = grouped(group_codes(table, "gpu", "gpu_count", rows=rows))
+    sample = rows[at].tolist()
     return [(table.gpu_names[table.gpu[row]], int(table.gpu_count[row])) for row in sample], position
 
 
 def _places(table: OfferTable, rows: Index) -> tuple[list[str], Codes]:
-    used, position = distinct(group_codes(table, "cloud", "region", rows=rows))
-    sample = first_of_each(rows, position, used.size).tolist()
+    at, position = grouped(group_codes(table, "cloud", "region", rows=rows))
+    sample = rows[at].tolist()
     names = [f"{table.cloud_names[table.cloud[i]]}/{table.region_names[table.region[i]]}" for i in sample]
     return names, position

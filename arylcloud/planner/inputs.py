@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from arylcloud.core.job import JobSpec
 from arylcloud.core.plan import Rejection
 from arylcloud.planner.cost import CostInputs
-from arylcloud.planner.estimator import Config, Estimate, Refusal, estimate_configs
+from arylcloud.planner.estimator import Config, Estimate, Refusal, estimate_configs, step_note
 from arylcloud.planner.feasible import Feasible
 from arylcloud.planner.gate import rejections, within_memory
 from arylcloud.planner.grouping import Groups, ways
 from arylcloud.planner.profiles import Library
 from arylcloud.planner.profiles import library as load_library
 from arylcloud.planner.upkeep import Assumptions, checkpoint_gb, data_notes, egress, save_s, storage
-from arylcloud.pricing.hazard import Hazards, OwnHistory, SpotAdvisor, bundled_advisor, hazard_per_hour
+from arylcloud.pricing.hazard import Hazards, OwnHistory, SpotAdvisor, hazard_per_hour
 from arylcloud.pricing.table import OfferTable
 from arylcloud.pricing.tariffs import Tariffs, load_tariffs
 
@@ -92,8 +92,7 @@ class Candidates:
         return found
 
     def hazard_per_hour(self, at: Index | slice) -> F:
-        found: F = self.hazards.per_hour[self.rows[at]]
-        return found
+        return self.hazards.of(self.rows[at])
 
     def cost(self, at: Index) -> CostInputs:
         """The kernel's inputs of some candidates."""
@@ -115,7 +114,7 @@ class Candidates:
         nodes = machines.astype(np.float64)
         scale = look.market_scale[cloud]
         work_s = look.work_s[config] * scale
-        hazard = self.hazards.per_hour[rows]
+        hazard = self.hazards.of(rows)
         return CostInputs(
             usd_per_hour=table.usd_per_hour[rows],
             nodes=nodes,
@@ -154,8 +153,6 @@ def candidates(
     if library is None and spec.profile.name is not None:
         library = load_library()  # once: throughput and memory are looked up in the same one
     tariffs = load_tariffs() if tariffs is None else tariffs
-    advisor = bundled_advisor() if advisor is None else advisor  # read once, asked twice
-    history = tuple(history)
     hazards = hazard_per_hour(table, advisor=advisor, history=history)
     every = ways(table, found, hazards, spec.nodes_min, spec.nodes_max)
     estimates = within_memory(
@@ -176,6 +173,7 @@ def candidates(
     boots = [assumptions.boot_s.get(cloud, assumptions.default_boot_s) for cloud in table.cloud_names]
     disk_usd, kept_usd, storage_notes = storage(spec, table, groups.row, tariffs, assumptions)
     size_gb = checkpoint_gb(spec)
+    step = step_note(spec.profile, spec.work.unit, library=library)
     return Candidates(
         table=table,
         rows=every.rows,
@@ -196,29 +194,12 @@ def candidates(
             data_usd=np.array([m.data_usd for m in moving]),
             save_usd=np.array([m.save_usd for m in moving]),
             restore_usd=np.array([m.restore_usd for m in moving]),
-            adverse=_adverse_by_source(table, hazards, groups.row, advisor, history),
+            adverse=hazards.adverse,
         ),
         save_s=save_s(size_gb, assumptions),
         restore_s=assumptions.save_s if size_gb is None else size_gb / assumptions.transfer_gb_per_s,
         interval_s=spec.checkpoint.interval_s,
         recovers=spec.recovery != "none",
         rejected=rejected,
-        notes=(*data_notes(spec), *storage_notes),
+        notes=(*((step,) if step else ()), *data_notes(spec), *storage_notes),
     )
-
-
-def _adverse_by_source(
-    table: OfferTable,
-    mean: Hazards,
-    rows: Index,
-    advisor: SpotAdvisor | None,
-    history: Iterable[OwnHistory],
-) -> F:
-    """p90 hazard / mean hazard for every source of hazard that ``rows`` know, from one row of each."""
-    ratio = np.ones(len(mean.sources))
-    codes, first = np.unique(mean.source[rows], return_index=True)
-    sample = rows[first]
-    p90 = hazard_per_hour(table.take(sample), "p90", advisor=advisor, history=history).per_hour
-    lossy = mean.per_hour[sample] > 0
-    ratio[codes[lossy]] = p90[lossy] / mean.per_hour[sample[lossy]]
-    return ratio

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -22,21 +23,21 @@ def group_codes(
 ) -> NDArray[np.int64]:
     """One integer ≥ 0 per row (of ``rows``), equal where all ``columns`` (codes, markets or counts) are.
     ``also``: more columns of integers ≥ −1, of the table's length."""
-    codes: NDArray[np.int64] | None = None
+    values = [*(getattr(table, name) for name in columns), *also]
+    sizes = [int(column.max()) + 2 if column.size else 2 for column in values]
+    small = math.prod(sizes) < 2**31 and all(column.itemsize <= 4 for column in values)
+    kind = np.int32 if small else np.int64  # half the memory to pass over
+    few = rows is not None and rows.size < len(table) // 4  # else whole columns are the shorter way
+    codes: NDArray[Any] = np.zeros(rows.size if few and rows is not None else len(table), dtype=kind)
     shift = 0  # −1 (unknown, the whole region) is a value, too: every column is moved up by one, at the end
-    for values in (*(getattr(table, name) for name in columns), *also):
-        size = int(values.max(initial=0)) + 2
-        part = values if rows is None else values[rows]
-        if codes is None:
-            codes = part.astype(np.int64)
-        else:
-            codes *= size
-            codes += part
+    for column, size in zip(values, sizes, strict=True):
+        codes *= size
+        codes += column.take(rows) if few else column
         shift = shift * size + 1
-    if codes is None:
-        return np.zeros(len(table) if rows is None else rows.size, dtype=np.int64)
     codes += shift
-    return codes
+    if rows is not None and not few:
+        codes = codes.take(rows)
+    return codes.astype(np.int64, copy=False)
 
 
 def key_codes(table: OfferTable) -> NDArray[np.int64]:
@@ -44,35 +45,26 @@ def key_codes(table: OfferTable) -> NDArray[np.int64]:
     return group_codes(table, "cloud", "region", "zone", "instance_type", "market")
 
 
-def distinct(code: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """``np.unique`` with inverse for integers ≥ 0, without sorting where they are small.
+def grouped(code: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Where each distinct value stands first, in order of the values, and the position of every entry in
+    that list: ``np.unique`` with index and inverse for integers ≥ 0, without sorting where they are small.
 
-    >>> used, position = distinct(np.array([7, 3, 7]))
-    >>> used.tolist(), position.tolist()
-    ([3, 7], [1, 0, 1])
+    >>> first, position = grouped(np.array([7, 3, 7]))
+    >>> first.tolist(), position.tolist()
+    ([1, 0], [1, 0, 1])
     """
     most = int(code.max(initial=-1)) + 1
     if most > _MOST_CODES:
-        used, position = np.unique(code, return_inverse=True)
-        return used, position.astype(np.int64)
-    seen = np.zeros(most, dtype=bool)
-    seen[code] = True
-    used = np.flatnonzero(seen)
-    place = np.empty(most, dtype=np.int32)  # only what is used is read again
-    place[used] = np.arange(used.size)
-    return used, place[code].astype(np.int64)
-
-
-def first_of_each(values: NDArray[np.intp], position: NDArray[np.int64], count: int) -> NDArray[np.intp]:
-    """The first of ``values`` in every group; ``position`` as of :func:`distinct`.
-
-    >>> first_of_each(np.array([70, 30, 71]), np.array([1, 0, 1]), 2).tolist()
-    [30, 70]
-    """
-    first = np.empty(count, dtype=np.intp)
+        _, first, position = np.unique(code, return_index=True, return_inverse=True)
+        return first, position.astype(np.int64, copy=False)
+    here = np.arange(code.size, dtype=np.int32)
+    of_code = np.empty(most, dtype=np.int32)  # only what is written is read
     # of many writes to one place numpy keeps the last: backwards, so that it is the first
-    first[position[::-1]] = values[::-1]
-    return first
+    of_code[code[::-1]] = here[::-1]
+    first = np.flatnonzero(of_code.take(code) == here)
+    first = first[np.argsort(code[first])]
+    of_code[code[first]] = here[: first.size]
+    return first, of_code.take(code).astype(np.int64)
 
 
 def member_of(code: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -82,5 +74,5 @@ def member_of(code: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.
         return np.isin(code, others)
     seen = np.zeros(most, dtype=bool)
     seen[others] = True
-    found: NDArray[np.bool_] = seen[code]
+    found: NDArray[np.bool_] = seen.take(code)
     return found

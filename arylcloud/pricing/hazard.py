@@ -88,11 +88,23 @@ class OwnHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hazards:
-    """``per_hour[i]`` losses per machine-hour of row i, by ``sources[source[i]]``."""
+    """Losses per machine-hour of row i are ``rates[source[i]]``, by ``sources[source[i]]``."""
 
-    per_hour: Floats
+    rates: Floats
+    """By source."""
+    adverse: Floats
+    """By source: p90 / mean; 1 where nothing is lost."""
     source: NDArray[np.int16]
     sources: tuple[str, ...]
+
+    @property
+    def per_hour(self) -> Floats:
+        """Of every row."""
+        return self.of(slice(None))
+
+    def of(self, rows: NDArray[np.intp] | slice) -> Floats:
+        found: Floats = self.rates.take(self.source[rows])
+        return found
 
     def source_of(self, i: int) -> str:
         return self.sources[int(self.source[i])]
@@ -134,31 +146,42 @@ def hazard_per_hour(
     """Losses per machine-hour of every row of ``table``: 0 on demand and reserved; on spot own
     ``history`` of ≥ 20 losses (a zone's before its region's), else 1 / assumed mean life."""
     advisor = bundled_advisor() if advisor is None else advisor
-    factor = 1.0 if quantile == "mean" else P90_LIFE_FACTOR
-    lives: dict[str, float] = {
-        f"assumed: Spot Advisor band {band} ({advisor.as_of}), mean life {life:g} h": life * factor
-        for band, life in MEAN_LIFE_H.items()
-    }
-    sources = (
-        "not interrupted by the cloud (on demand or reserved)",
-        f"assumed: no band, mean life {NO_BAND_LIFE_H:g} h",
-        *lives,
-    )
-    rates = np.array([0.0, 1 / (NO_BAND_LIFE_H * factor), *(1 / life for life in lives.values())])
+    # a zone's own history after its region's, so that it stands
+    known = [own for own in sorted(history, key=_zoned) if own.estimate.losses >= MIN_LOSSES]
     source = (table.market == SPOT).astype(np.int16)
     _apply_bands(table, advisor, source)
-    per_hour = rates[source]
-    for own in sorted(history, key=lambda h: h.zone is not None):
-        if own.estimate.losses < MIN_LOSSES:
-            continue
+    for number, own in enumerate(known, start=2 + len(MEAN_LIFE_H)):
         rows = (table.market == SPOT) & table.mask("cloud", [own.cloud])
         rows &= table.mask("region", [own.region]) & table.mask("instance_type", [own.instance_type])
         if own.zone is not None:
             rows &= table.mask("zone", [own.zone])
-        source[rows] = len(sources)
-        per_hour[rows] = own.estimate.per_hour(quantile)
-        sources = (*sources, f"own history: {own.estimate.losses} losses, Nelson–Aalen")
-    return Hazards(per_hour=per_hour, source=source, sources=sources)
+        source[rows] = number
+    rates, mean, p90 = (_rates(known, which) for which in (quantile, "mean", "p90"))
+    return Hazards(
+        rates=rates,
+        adverse=np.divide(p90, mean, out=np.ones_like(mean), where=mean > 0),
+        source=source,
+        sources=(
+            "not interrupted by the cloud (on demand or reserved)",
+            f"assumed: no band, mean life {NO_BAND_LIFE_H:g} h",
+            *(
+                f"assumed: Spot Advisor band {band} ({advisor.as_of}), mean life {life:g} h"
+                for band, life in MEAN_LIFE_H.items()
+            ),
+            *(f"own history: {own.estimate.losses} losses, Nelson–Aalen" for own in known),
+        ),
+    )
+
+
+def _zoned(own: OwnHistory) -> bool:
+    return own.zone is not None
+
+
+def _rates(known: Iterable[OwnHistory], quantile: Quantile) -> Floats:
+    """Losses per machine-hour by source: never, no band, each band, own history."""
+    factor = 1.0 if quantile == "mean" else P90_LIFE_FACTOR
+    assumed = [1 / (life * factor) for life in (NO_BAND_LIFE_H, *MEAN_LIFE_H.values())]
+    return np.array([0.0, *assumed, *(own.estimate.per_hour(quantile) for own in known)])
 
 
 def _apply_bands(table: OfferTable, advisor: SpotAdvisor, source: NDArray[np.int16]) -> None:
@@ -171,5 +194,5 @@ def _apply_bands(table: OfferTable, advisor: SpotAdvisor, source: NDArray[np.int
         if region in regions and name in types:
             lookup[regions[region], types[name]] = band_code[band]
     rows = np.flatnonzero((table.market == SPOT) & table.mask("cloud", ["aws"]))
-    found = lookup.ravel()[table.region[rows].astype(np.intp) * len(types) + table.instance_type[rows]]
+    found = lookup.ravel().take(table.region.take(rows) * len(types) + table.instance_type.take(rows))
     source[rows] = np.where(found > 0, found, source[rows])

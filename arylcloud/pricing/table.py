@@ -108,9 +108,13 @@ class OfferTable:
     def mask(self, column: str, names: Sequence[str]) -> NDArray[np.bool_]:
         """Rows whose text column is one of ``names``."""
         wanted = {self.code(column, name) for name in names}
+        found: NDArray[np.bool_]
+        if len(wanted) == 1:
+            found = getattr(self, column) == wanted.pop()
+            return found
         lookup = np.zeros(len(self.vocabulary(column)) + 1, dtype=bool)  # the last slot answers for −1
         lookup[[code for code in wanted if code >= 0]] = True
-        found: NDArray[np.bool_] = lookup[getattr(self, column)]
+        found = lookup.take(getattr(self, column))
         return found
 
     def planning_needs(self) -> dict[str, NDArray[np.bool_]]:
