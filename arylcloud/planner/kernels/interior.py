@@ -4,13 +4,14 @@ Every per-job policy of Gavel's family is one program (types ``j`` on axis 0, jo
 
     max   Σ_ij gain_ij·x_ij,   or   max t                               duals
     s.t.  Σ_j x_ij ≤ time_i                            one row per job   α_i ≥ 0
-          Σ_j rate_ij·x_ij ≥ need_i + slope_i·t        one row per job   β_i ≥ 0
+          Σ_j rate_ij·x_ij ≥ need_i + f_i(t)           one row per job   β_i ≥ 0
           Σ_i gpus_i·x_ij + drift_j·t ≤ capacity_j     one row per type  λ_j ≥ 0
           x ≥ 0
 
-Two rows per job and only m rows that couple jobs: a Newton step eliminates a 2×2 block per job in closed
-form and solves a dense system of m + 1 unknowns, so an iteration is O(n·m²) whatever the jobs are.
-Mehrotra's predictor and corrector; primal and dual step lengths apart.
+f_i(t) = slope_i·t / (1 − fade_i·t) is convex. Two rows per job and only m rows that couple jobs: a Newton
+step eliminates a 2×2 block per job in closed form and solves a dense system of m + 1 unknowns, so an
+iteration is O(n·m²) whatever the jobs are. Mehrotra's predictor and corrector; primal and dual step lengths
+apart.
 
 Nothing is believed because the method converged: iterates are *repaired* into feasible points, and their
 prices (β, λ) completed into a feasible dual, ``α_i = max(0, max_j gain_ij + rate_ij·β_i − gpus_i·λ_j)``,
@@ -49,22 +50,28 @@ class _Point:
 
 
 def solve(
-    lp: JobLP, *, gap: float = 1e-7, most: int = 150, reach: float | None = None, start: F | None = None
+    lp: JobLP,
+    *,
+    gap: float = 1e-7,
+    most: int = 150,
+    start: F | None = None,
+    stop_above: float = np.inf,
+    stop_below: float = -np.inf,
 ) -> Solution:
     """The program to a certified relative ``gap``.
 
-    ``reach``: stop as soon as the objective is known to be at least that, or known not to be.
-    ``start``: (m, n) a point inside of the rate rows, where there are hard ones (slope 0, need > 0).
-    Raises :class:`ArylError` when ``most`` iterations do not get there.
+    ``start``: (m, n) a point inside of the rows, for programs whose hard rows (slope 0, need > 0) are not met
+    by a small equal share. The search also ends once the optimum is known to be at least ``stop_above`` or
+    less than ``stop_below``. Raises :class:`ArylError` when ``most`` iterations do not get there.
     """
     view = scaled(lp)
-    point = _first(view, start)
+    point = _first(view, None if start is None else view.inner(start))
     best: Solution | None = None
     size = view.rate.size + 2 * view.rate.shape[1] + view.rate.shape[0]
     for iteration in range(most):
         mu = point.complementarity / size
         best = _certified(view, point, best, iteration)
-        if best.gap <= gap or (reach is not None and (best.objective >= reach or best.bound < reach)):
+        if best.gap <= gap or best.objective >= stop_above or best.bound < stop_below:
             return view.unscaled(best)
         point = _step(view, point, mu, 0.02 * gap * abs(best.bound) / size)
     assert best is not None
@@ -79,19 +86,17 @@ def _first(p: Scaled, start: F | None) -> _Point:
     """A point off every boundary, primal feasible but for hard rate rows that ``start`` does not meet,
     dual feasible, and about as central as a closed form can be."""
     m, n = p.rate.shape
-    if start is None:
-        x = np.full((m, n), 0.5 / m)
-        x *= np.minimum(1.0, 0.5 * p.capacity / (x @ p.gpus))[:, None]
-    else:
-        x = np.maximum(start, 1e-8)
-        x *= np.minimum(1.0, 0.999 / x.sum(axis=0))
-        x *= np.minimum(1.0, 0.999 * p.capacity / (x @ p.gpus))[:, None]
+    x = np.zeros((m, n)) if start is None else start
+    # half of the time that is left, as far as half of the room that is left allows
+    idle = np.maximum(1.0 - x.sum(axis=0), 1e-6) * (0.5 / m)
+    room = np.maximum(p.capacity - x @ p.gpus, 1e-6 * p.capacity)
+    x = x + idle * np.minimum(1.0, 0.5 * room / (idle @ p.gpus))[:, None]
     got = (p.rate * x).sum(axis=0)
     t = 0.0
     if p.slope is not None:
-        on = p.slope > 0
-        t = float(((0.5 * got - p.need)[on] / p.slope[on]).min())
-        r = got - p.need - p.slope * t
+        t = p.reached(0.5 * got - p.need)
+        ask, slope, _ = p.asked(t)
+        r = got - p.need - ask
     else:
         r = got - p.need
     w = p.capacity - x @ p.gpus
@@ -101,7 +106,7 @@ def _first(p: Scaled, start: F | None) -> _Point:
     r = np.maximum(r, 1e-3 * np.maximum(np.abs(p.need), 1e-3))
     w = np.maximum(w, 1e-3 * p.capacity)
     if p.slope is not None:
-        mass = float((p.slope / r).sum())
+        mass = float((slope / r).sum())
         if p.drift is not None:
             mass += float((p.drift / w).sum())
         mu = 1.0 / mass
@@ -119,7 +124,7 @@ def _first(p: Scaled, start: F | None) -> _Point:
 def _certified(p: Scaled, at: _Point, best: Solution | None, iteration: int) -> Solution:
     """The better of ``best`` and what this iterate certifies, primal and dual apart."""
     x, t, objective = repaired(p, at.x, at.t)
-    beta, lam, bound = bound_of(p, at.beta, at.lam)
+    beta, lam, bound = bound_of(p, at.beta, at.lam, at.t)
     if best is not None and best.objective >= objective:
         x, t, objective = best.x, best.t, best.objective
     if best is not None and best.bound <= bound:
@@ -142,9 +147,12 @@ def _step(p: Scaled, at: _Point, mu: float, floor: float) -> _Point:
         price -= p.gain
     dual_x = at.z - price
     dual_t = 0.0
+    slope, curve = None, 0.0
     if p.slope is not None:
-        primal_rate = primal_rate + p.slope * at.t
-        dual_t = 1.0 - float(p.slope @ at.beta)
+        ask, slope, bend = p.asked(at.t)
+        primal_rate += ask
+        curve = 0.0 if bend is None else float(bend @ at.beta)
+        dual_t = 1.0 - float(slope @ at.beta)
         if p.drift is not None:
             primal_type = primal_type - p.drift * at.t
             dual_t -= float(p.drift @ at.lam)
@@ -171,15 +179,15 @@ def _step(p: Scaled, at: _Point, mu: float, floor: float) -> _Point:
     system = np.empty((m + with_t, m + with_t))
     system[:m, :m] = (sd * p.rate) @ y2.T - sd @ y1.T
     system[np.arange(m), np.arange(m)] += sd @ p.gpus + at.w / at.lam
-    if p.slope is not None:
-        column = y2 @ p.slope
+    if slope is not None:
+        column = y2 @ slope
         if p.drift is not None:
             column = column - p.drift
         system[:m, m] = system[m, :m] = column
-        system[m, m] = -float((p.slope * p.slope) @ (m11 / det))
+        system[m, m] = -float((slope * slope) @ (m11 / det)) - curve
     balance = 1.0 / np.sqrt(np.abs(np.diagonal(system)))
     system *= balance[:, None] * balance
-    inverse_t = None if p.slope is None else p.slope / det
+    inverse_t = None if slope is None else slope / det
 
     def direction(cx: F, cq: F, cr: F, cw: F) -> _Point:
         """Newton's move for the complementarity targets ``c·``."""
@@ -190,8 +198,8 @@ def _step(p: Scaled, at: _Point, mu: float, floor: float) -> _Point:
         beta = (u2 * h).sum(axis=0) + (m12 * g1 + m11 * g2) / det
         rhs = np.empty(m + with_t)
         rhs[:m] = h @ p.gpus + cw / at.lam - primal_type - sd @ alpha + (sd * p.rate) @ beta
-        if p.slope is not None:
-            rhs[m] = float(p.slope @ beta) - dual_t
+        if slope is not None:
+            rhs[m] = float(slope @ beta) - dual_t
         solved = balance * np.linalg.solve(system, balance * rhs)
         lam = solved[:m]
         alpha -= lam @ y1
@@ -216,7 +224,7 @@ def _step(p: Scaled, at: _Point, mu: float, floor: float) -> _Point:
 
     xz, qa, rb, wl = at.x * at.z, at.q * at.alpha, at.r * at.beta, at.w * at.lam
     guess = direction(-xz, -qa, -rb, -wl)
-    primal, dual = _longest(at, guess)
+    primal, dual = _longest(p, at, guess)
     ahead = (
         np.vdot(at.x + primal * guess.x, at.z + dual * guess.z)
         + (at.q + primal * guess.q) @ (at.alpha + dual * guess.alpha)
@@ -230,7 +238,7 @@ def _step(p: Scaled, at: _Point, mu: float, floor: float) -> _Point:
         aim - rb - guess.r * guess.beta,
         aim - wl - guess.w * guess.lam,
     )
-    primal, dual = _longest(at, move)
+    primal, dual = _longest(p, at, move)
     keep = max(0.9, 1.0 - 10.0 * aim / mu) if aim < mu else 0.9
     keep = min(keep, 0.9999)
     primal, dual = min(1.0, keep * primal), min(1.0, keep * dual)
@@ -247,7 +255,7 @@ def _step(p: Scaled, at: _Point, mu: float, floor: float) -> _Point:
     )
 
 
-def _longest(at: _Point, move: _Point) -> tuple[float, float]:
+def _longest(p: Scaled, at: _Point, move: _Point) -> tuple[float, float]:
     """The largest primal and dual steps that keep every variable ≥ 0 (beyond 1 possible)."""
     primal = max(
         1e-12,
@@ -260,4 +268,7 @@ def _longest(at: _Point, move: _Point) -> tuple[float, float]:
             for a, b in ((at.z, move.z), (at.alpha, move.alpha), (at.beta, move.beta), (at.lam, move.lam))
         ),
     )
+    if p.fade is not None and move.t > 0:
+        # f has a pole: half of the way there at most
+        primal = max(primal, 2.0 * move.t / (1.0 / max(float(p.fade.max()), 1e-300) - at.t))
     return 1.0 / primal, 1.0 / dual

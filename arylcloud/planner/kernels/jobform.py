@@ -4,13 +4,14 @@ Types ``j`` stand on axis 0, jobs ``i`` on axis 1 (m and n of them)::
 
     max   Σ_ij gain_ij·x_ij,   or   max t                               duals
     s.t.  Σ_j x_ij ≤ time_i                            one row per job   α_i ≥ 0
-          Σ_j rate_ij·x_ij ≥ need_i + slope_i·t        one row per job   β_i ≥ 0
+          Σ_j rate_ij·x_ij ≥ need_i + f_i(t)           one row per job   β_i ≥ 0
           Σ_i gpus_i·x_ij + drift_j·t ≤ capacity_j     one row per type  λ_j ≥ 0
-          x ≥ 0,  t free
+          x ≥ 0,  t free;      f_i(t) = slope_i·t / (1 − fade_i·t), linear where fade is 0
 
 Whatever solves it, an answer is a feasible point (:func:`repaired`) and a dual value that no feasible point
 exceeds (:func:`bound_of`): given prices β, λ ≥ 0 the best α is ``max(0, max_j gain_ij + rate_ij·β_i −
-gpus_i·λ_j)`` in closed form; in a program in t, (β, λ) are first scaled to ``Σ slope·β + Σ drift·λ = 1``.
+gpus_i·λ_j)`` in closed form; in a program in t, (β, λ) are first scaled to ``Σ f'(t)·β + Σ drift·λ = 1``.
+f is convex, so its tangent at any t asks for less than f does, and the tangent's dual bounds the program.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class JobLP:
     """(n,), −inf = the job has none; None = 0 under a slope, else none."""
     slope: F | None = None
     """(n,) ≥ 0, at least one > 0."""
+    fade: F | None = None
+    """(n,) ≥ 0, only with a slope: t stays below 1/fade."""
     drift: F | None = None
     """(m,) ≥ 0, only with a slope."""
 
@@ -85,6 +88,7 @@ class Scaled:
     gain: F | None
     need: F
     slope: F | None
+    fade: F | None
     drift: F | None
     real: NDArray[np.bool_]
     hard: NDArray[np.bool_]
@@ -93,6 +97,31 @@ class Scaled:
     time: F | None
     row: F
     unit: float
+
+    def asked(self, t: float) -> tuple[F, F, F | None]:
+        """(f, f', f'') of every row at t, need not included; f'' None where f is linear."""
+        assert self.slope is not None
+        if self.fade is None:
+            return self.slope * t, self.slope, None
+        left = 1.0 / (1.0 - self.fade * t)
+        first = self.slope * left
+        second = first * left
+        return first * t, second, 2.0 * self.fade * second * left
+
+    def reached(self, spare: F) -> float:
+        """The largest t with f(t) ≤ ``spare`` (n,) in every row that has a slope."""
+        assert self.slope is not None
+        ask = self.slope if self.fade is None else self.slope + self.fade * spare
+        on = self.slope > 0
+        if on.all():
+            return float((spare / ask).min())
+        return float((spare[on] / ask[on]).min())
+
+    def inner(self, x: F) -> F:
+        """A point of the program's own as one of this form."""
+        if not self.kept.all():
+            x = x[self.kept]
+        return x if self.time is None else x / self.time
 
     def unscaled(self, found: Solution) -> Solution:
         """In the program's own units."""
@@ -154,6 +183,7 @@ def scaled(lp: JobLP) -> Scaled:
         gain=gain,
         need=np.where(real, need / row, -1.0),
         slope=slope,
+        fade=lp.fade,
         drift=drift,
         real=real,
         hard=hard,
@@ -180,31 +210,31 @@ def repaired(p: Scaled, x: F, t: float) -> tuple[F, float, float]:
     if p.slope is None:
         assert p.gain is not None
         return x, 0.0, float(np.vdot(p.gain, x))
-    on = p.slope > 0
-    best = (
-        float(((got - p.need)[on] / p.slope[on]).min())
-        if not on.all()
-        else float(((got - p.need) / p.slope).min())
-    )
+    best = p.reached(got - p.need)
     if p.drift is not None:
         best = min(best, t)
     return x, best, best
 
 
-def bound_of(p: Scaled, beta: F, lam: F) -> tuple[F, F, float]:
-    """(β, λ, bound) of a feasible dual point near the given prices ≥ 0."""
-    beta = np.where(p.real, beta, 0.0) if not p.real.all() else beta
+def bound_of(p: Scaled, beta: F, lam: F, t: float) -> tuple[F, F, float]:
+    """(β, λ, bound) of a feasible dual point near prices ≥ 0; ``t`` is where f's tangent is taken."""
+    if not p.real.all():
+        beta = np.where(p.real, beta, 0.0)
+    need = p.need
     if p.slope is not None:
-        mass = float(p.slope @ beta)
+        ask, slope, curved = p.asked(t)
+        mass = float(slope @ beta)
         if p.drift is not None:
             mass += float(p.drift @ lam)
         if not mass > 0:
             return beta, lam, np.inf
         beta, lam = beta / mass, lam / mass
+        if curved is not None:
+            need = need + (ask - slope * t)
     best = p.rate * beta
     best -= p.gpus * lam[:, None]
     if p.gain is not None:
         best += p.gain
     alpha = np.maximum(best.max(axis=0), 0.0)
-    value = float(alpha.sum()) + float(p.capacity @ lam) - float(p.need @ beta)
+    value = float(alpha.sum()) + float(p.capacity @ lam) - float(need @ beta)
     return beta, lam, value

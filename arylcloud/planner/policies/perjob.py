@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from arylcloud.core.errors import InfeasibleError
 from arylcloud.planner.cluster import Allocation, ClusterProblem, F, I
 from arylcloud.planner.kernels.jobform import JobLP, Solution
 from arylcloud.planner.kernels.jobs import Warm, solve
@@ -58,11 +59,13 @@ def max_common(
     throughput: F,
     slope: F,
     *,
+    fade: F | None = None,
     value: Callable[[float], float] = lambda t: t,
 ) -> Allocation:
-    """max t subject to ``Σ_j throughput_ij·x_ij ≥ slope_i·t`` for every job that can run.
+    """max t subject to ``Σ_j throughput_ij·x_ij ≥ slope_i·t / (1 − fade_i·t)`` for every job that can run.
 
-    ``throughput`` (n, m), ``slope`` (n,) > 0; ``value`` turns t into the policy's own objective.
+    ``throughput`` (n, m), ``slope`` (n,) > 0, ``fade`` (n,) ≥ 0; ``value`` turns t into the policy's own
+    objective.
     """
     n, m = throughput.shape
     runs = can_run(problem, throughput)
@@ -71,7 +74,9 @@ def max_common(
         return Allocation(shares=np.zeros((n, m)), unplaceable=lost, memory=Memory())
     everyone = at_best(problem, throughput)
     if everyone is not None:
-        best = float(((throughput * everyone).sum(axis=1)[runs] / slope[runs]).min())
+        rates = (throughput * everyone).sum(axis=1)[runs]
+        ask = slope[runs] if fade is None else slope[runs] + fade[runs] * rates
+        best = float((rates / ask).min())
         return Allocation(
             shares=everyone,
             objective=value(best),
@@ -87,6 +92,7 @@ def max_common(
             gpus=problem.gpus if all_run else problem.gpus[runs],
             capacity=problem.workers,
             slope=slope if all_run else slope[runs],
+            fade=fade if all_run or fade is None else fade[runs],
         ),
         warm=problem.memory.warm if isinstance(problem.memory, Memory) else None,
     )
@@ -111,3 +117,40 @@ def answer(
         unplaceable=unplaceable,
         memory=Memory(warm=Warm.of(found)),
     )
+
+
+def too_tight(problem: ClusterProblem, alone: I, part: float) -> InfeasibleError:
+    """Why a set of deadlines cannot be kept: the jobs that miss theirs even ``alone``, else ``part`` < 1 of
+    every job's work is the most that fits by its deadline."""
+    if len(alone):
+        names = ", ".join(str(job) for job in problem.ids[alone[:5]])
+        more = f" and {len(alone) - 5} more" if len(alone) > 5 else ""
+        return InfeasibleError(
+            f"no allocation meets the deadline of job {names}{more}: not even with every worker to itself",
+            hint="a later deadline, fewer steps, or a faster type",
+        )
+    return InfeasibleError(
+        f"the deadlines cannot all be met: at most {100 * part:.4g} % of each job's work fits before its own",
+        hint=f"deadlines {1 / max(part, 1e-9):.4g} times as far, or workers that many times as many",
+    )
+
+
+REFERENCE = "v100"
+
+
+def of_reference_type(problem: ClusterProblem) -> F:
+    """(n, m) each job's rate on the reference type, everywhere: what a policy blind to types believes.
+
+    Gavel's is the V100; where there is none, the type on which the jobs run fastest on the whole.
+    """
+    names = [name.lower() for name in problem.worker_types]
+    if REFERENCE in names:
+        j = names.index(REFERENCE)
+    else:
+        best = problem.throughput.max(axis=1, keepdims=True, initial=0.0)
+        relative = np.divide(problem.throughput, best, out=np.zeros_like(problem.throughput), where=best > 0)
+        total = relative.sum(axis=0)
+        # the name decides between equals, not the place
+        j = max(range(len(names)), key=lambda k: (total[k], names[k]))
+    rates: F = np.repeat(problem.throughput[:, j : j + 1], len(names), axis=1)
+    return rates

@@ -1,0 +1,68 @@
+"""What one job does at given prices, for all jobs at once: the cheapest mix of types that keeps a pace.
+
+    min  Σ_j price_ij·x_ij   s.t.  Σ_j rate_ij·x_ij ≥ level_i,  Σ_j x_ij ≤ 1,  x ≥ 0
+
+The value is the lower convex hull of the points (rate_ij, price_ij) and of the origin (idle), read at
+level_i; the answer mixes the two ends of one edge, and the edge's slope is what a unit of pace costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arylcloud.planner.kernels.jobform import F
+
+IDLE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Mix:
+    """Shapes (n,). ``slow`` may be :data:`IDLE`; ``fast`` is IDLE only where the level is 0."""
+
+    slow: NDArray[np.int64]
+    fast: NDArray[np.int64]
+    part: F
+    """Of the time on ``fast``, in [0, 1]; the rest on ``slow``."""
+    cost: F
+    """inf where no mix reaches the level."""
+    slope: F
+
+    def shares(self, m: int) -> F:
+        """(m, n)."""
+        x = np.zeros((m, len(self.part)))
+        jobs = np.arange(len(self.part))
+        runs = self.fast != IDLE
+        x[self.fast[runs], jobs[runs]] = self.part[runs]
+        mixed = self.slow != IDLE
+        x[self.slow[mixed], jobs[mixed]] = 1.0 - self.part[mixed]
+        return x
+
+
+def cheapest(rate: F, price: F, level: F) -> Mix:
+    """The mix of each job; ``rate`` and ``price`` (m, n) ≥ 0, ``level`` (n,) ≥ 0.
+
+    >>> mix = cheapest(np.array([[1.0], [4.0]]), np.array([[1.0], [10.0]]), np.array([2.0]))
+    >>> int(mix.slow[0]), int(mix.fast[0]), round(float(mix.part[0]), 6), round(float(mix.cost[0]), 6)
+    (0, 1, 0.333333, 4.0)
+    """
+    m, n = rate.shape
+    zero = np.zeros(n)
+    slow = np.full(n, IDLE)
+    fast = np.full(n, IDLE)
+    part, slope = np.zeros(n), np.zeros(n)
+    cost = np.where(level > 0, np.inf, 0.0)
+    for a, b in [(IDLE, b) for b in range(m)] + list(permutations(range(m), 2)):
+        low, dear = (zero, zero) if a == IDLE else (rate[a], price[a])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steep = (price[b] - dear) / (rate[b] - low)
+            would = dear + steep * (level - low)
+            better = (low < rate[b]) & (low <= level) & (level <= rate[b]) & (would < cost)
+        if better.any():
+            slow[better], fast[better] = a, b
+            cost[better], slope[better] = would[better], steep[better]
+            part[better] = (level - low)[better] / (rate[b] - low)[better]
+    return Mix(slow=slow, fast=fast, part=part, cost=cost, slope=slope)
