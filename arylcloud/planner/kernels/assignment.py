@@ -171,7 +171,7 @@ class _Graph:
         self.parent: I = np.full(self.sink + 1, -1)
         self.job: I = np.full(self.sink + 1, -1)
         """The job that moves along the way from the parent; -1 = none does."""
-        self.used = np.setdiff1d(np.arange(self.sink), self.offset[1:] - 1)
+        self.used = np.delete(np.arange(self.sink), self.offset[1:] - 1)
         spare = [self.offset[j] + self.queues[j].size - 1 for j in types if self.queues[j].spare]
         self.room = np.concatenate((self.offset[1:] - 1, np.array(spare, dtype=np.int64)))
         self.rounding = _EXACT * split.total
@@ -194,7 +194,9 @@ class _Graph:
         self.mover: I = np.concatenate(jobs)[order]
         self.tail: I = leaves[self.mover]
         self.cost: F = np.concatenate(costs)[order]
-        self.heads, self.first = np.unique(head[order], return_index=True)
+        head = head[order]
+        self.first: I = np.flatnonzero(np.diff(head, prepend=-1))
+        self.heads: I = head[self.first]
         self.widths = np.diff(np.append(self.first, len(head)))
 
     def cancelled(self) -> _Split | None:
