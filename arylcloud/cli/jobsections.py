@@ -71,7 +71,7 @@ def _shape(section: Section, value: Value) -> TransformerShape:
             f"{value.what}: a transformer's shape needs params, layers, hidden and seq_len",
             hint="{params: 124e6, layers: 12, hidden: 768, seq_len: 1024}",
         )
-    precision = section.choice("precision", ("bf16", "fp16", "tf32", "fp32", "fp8")) or "bf16"
+    precision = section.choice("precision", ("bf16", "fp16", "tf32", "fp32", "fp8")) or "16bit"
     batch = section.get("batch", units.parse_count)
     section.finish()
     return TransformerShape(

@@ -252,6 +252,40 @@ def serving(name: str) -> tuple[str, ...]:
     return (wanted, *(s.name for s in SPECS if s.variant_of == wanted))
 
 
+_FP8_ARCHS: Final = ("Ada", "Hopper", "Blackwell", "Blackwell Ultra", "CDNA3", "CDNA4")
+_FP4_ARCHS: Final = ("Blackwell", "Blackwell Ultra", "CDNA4")
+_OF_VENDOR: Final = {"NVIDIA": ("Ampere", "Ada", "Blackwell"), "AMD": ("CDNA2", "CDNA3", "CDNA4")}
+"""The first generation that has bf16, fp8, fp4."""
+
+
+def lacks(name: str, precision: str) -> str | None:
+    """Why a GPU cannot compute in ``precision``; None where it can, or nobody has said that it cannot.
+    (fp32, tf32 and fp16 run everywhere, if at the speed of the next one that there is.)
+
+    >>> lacks("T4", "fp8"), lacks("V100", "bf16"), lacks("L40S", "fp8")
+    ('no fp8 (Ada or newer has it)', 'no bf16 (Ampere or newer has it)', None)
+    """
+    spec, text = BY_NAME.get(name), precision.strip().lower()
+    if spec is None:
+        return None
+    for number, (kind, spellings) in enumerate(
+        (("bf16", ("bf16", "bfloat16")), ("fp8", ("fp8", "mxfp8")), ("fp4", ("fp4", "nvfp4", "mxfp4")))
+    ):
+        if not any(text == known or text.startswith((f"{known}-", f"{known}_")) for known in spellings):
+            continue
+        if kind == "bf16":
+            missing = spec.bf16_supported is False
+        else:
+            archs = _FP8_ARCHS if kind == "fp8" else _FP4_ARCHS
+            missing = spec.vendor in _OF_VENDOR and spec.arch not in archs
+        if missing:
+            newer = (
+                f" ({_OF_VENDOR[spec.vendor][number]} or newer has it)" if spec.vendor in _OF_VENDOR else ""
+            )
+            return f"no {kind}{newer}"
+    return None
+
+
 def split_request(text: str) -> tuple[str, int | None]:
     """``NAME`` or ``NAME:COUNT`` in its parts, the name as it stands; UsageError for a bad count."""
     name, colon, count = text.strip().partition(":")

@@ -50,7 +50,8 @@ class TransformerShape:
     layers: int
     hidden: int
     seq_len: int
-    precision: str = "bf16"
+    precision: str = "16bit"
+    """``16bit`` = bf16, or fp16 where a GPU has no bf16."""
     batch: float | None = None
 
 

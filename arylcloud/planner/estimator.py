@@ -19,14 +19,14 @@ from arylcloud.core import gpus
 from arylcloud.core.errors import UsageError
 from arylcloud.core.job import ProfileRef, TransformerShape
 from arylcloud.core.units import RATE_UNITS
-from arylcloud.planner.conditions import Conditions
+from arylcloud.planner.conditions import Conditions, reference_batch, reference_seq_len
 from arylcloud.planner.ladder import Estimate, Ladder, Refusal
 from arylcloud.planner.profile_files import precision_class
 from arylcloud.planner.profiles import Library, Measurement, Profile, Shape
 from arylcloud.planner.profiles import library as load_library
 from arylcloud.planner.same_gpu import Config, Rung
 
-__all__ = ["Config", "Estimate", "Refusal", "Rung", "estimate_configs", "estimate_profile"]
+__all__ = ["Config", "Estimate", "Refusal", "Rung", "estimate_configs", "estimate_profile", "step_note"]
 
 
 def estimate_configs(
@@ -77,7 +77,43 @@ def estimate_profile(
     )
     factor, note = ladder.unit_factor(work_unit)
     unit = ladder.unit if work_unit is None else f"{work_unit}/s"
-    return [ladder.answer(config, factor, unit, note) for config in configs]
+    own = {m.gpu for m in profile.measurements if m.kind != "published"}
+
+    def answer(config: Config) -> Estimate | Refusal:
+        # who has measured it there knows better
+        missing = None if precision is None or config[0] in own else gpus.lacks(config[0], precision)
+        if missing is None:
+            return ladder.answer(config, factor, unit, note)
+        return Refusal(
+            reason=f"{profile.name} in {precision}: {config[0]} has {missing}",
+            measure="choose another GPU, or another precision (fp16 runs on all of them)",
+            label=f"the GPU has {missing}",
+        )
+
+    return [answer(config) for config in configs]
+
+
+def step_note(profile: ProfileRef, work_unit: str, *, library: Library | None = None) -> str | None:
+    """What one step of the job is, where its work is counted in steps and somebody else's profile says how
+    many there are in a second; None where there is nothing to say."""
+    if work_unit != "steps" or profile.name is None:
+        return None
+    found = (library if library is not None else load_library()).get(profile.name)
+    wanted = Conditions(precision=None, batch=profile.batch, seq_len=profile.seq_len)
+    seq_len = wanted.seq_len or reference_seq_len(found)
+    batch = wanted.batch or reference_batch(found, seq_len)
+    if found.unit == "steps/s":
+        batch = reference_batch(found, seq_len)  # a rate in steps holds for its own batch only
+    if batch is None:
+        return f"a step is one of the profile {found.name}'s, whose batch its source does not say"
+    tokens = f" of {seq_len:,} tokens" if seq_len else ""
+    whose = "as you say" if profile.batch else f"as in the profile {found.name}"
+    if found.unit == "steps/s":
+        tail = "; a job of another batch needs rates of its own"
+        whose = f"as in the profile {found.name}"
+    else:
+        tail = "" if profile.batch else "; say profile: {name: …, batch: N} if yours has another batch"
+    return f"one step = {batch:,g} samples{tokens} over all GPUs, {whose}{tail}"
 
 
 def _inline(ref: ProfileRef) -> Profile:

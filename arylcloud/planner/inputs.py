@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from arylcloud.core.job import JobSpec
 from arylcloud.core.plan import Rejection
 from arylcloud.planner.cost import CostInputs
-from arylcloud.planner.estimator import Config, Estimate, Refusal, estimate_configs, step_note
+from arylcloud.planner.estimator import Config, Estimate, Refusal, estimate_configs
 from arylcloud.planner.feasible import Feasible
 from arylcloud.planner.gate import rejections, within_memory
 from arylcloud.planner.grouping import Groups, ways
@@ -173,7 +173,6 @@ def candidates(
     boots = [assumptions.boot_s.get(cloud, assumptions.default_boot_s) for cloud in table.cloud_names]
     disk_usd, kept_usd, storage_notes = storage(spec, table, groups.row, tariffs, assumptions)
     size_gb = checkpoint_gb(spec)
-    step = step_note(spec.profile, spec.work.unit, library=library)
     return Candidates(
         table=table,
         rows=every.rows,
@@ -201,5 +200,5 @@ def candidates(
         interval_s=spec.checkpoint.interval_s,
         recovers=spec.recovery != "none",
         rejected=rejected,
-        notes=(*((step,) if step else ()), *data_notes(spec), *storage_notes),
+        notes=(*data_notes(spec), *storage_notes),
     )

@@ -13,6 +13,7 @@ from arylcloud.core.offer import Offer
 from arylcloud.core.plan import Candidate, CatalogueStamp, Plan, Quantiles, Rejection, Usd
 from arylcloud.planner import explain
 from arylcloud.planner.cost import central, expected, pessimistic
+from arylcloud.planner.estimator import step_note
 from arylcloud.planner.evaluate import (
     Evaluation,
     evaluate,
@@ -111,6 +112,7 @@ def plan_job(
             other_gpu=rival(rivals.other_gpu),
         ),
     )
+    step = step_note(spec.profile, spec.work.unit, library=library)
     return Plan(
         job=spec,
         objective=spec.objective.name,
@@ -119,7 +121,8 @@ def plan_job(
         chosen=chosen,
         candidates=picked,
         rejected=rejected,
-        why=(*why, *every.cands.notes),
+        # what all figures rest on stands right behind the answer
+        why=(*why[:1], *((step,) if step else ()), *why[1:], *every.cands.notes),
         seed=seed,
         frontier=on_front,
     )

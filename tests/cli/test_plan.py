@@ -267,3 +267,17 @@ def test_charts_have_axes_units_and_an_ascii_form() -> None:
     assert scatter([Point(x=float("inf"), y=1)], x_label="x", y_label="y") == ""
     one = scatter([Point(x=2.0, y=3.0)], x_label="x", y_label="y")
     assert sum("\u2800" < c < "\u2900" for c in one) == 1
+
+
+def test_gpus_that_lack_the_precision_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("name: m\nrun: x\naryl: {profile: {name: mpt-125m, precision: fp8}, work: 3e9 tokens}\n")
+    found = plan_json(capsys, path, "--limit", 100_000)
+    assert {"T4", "V100", "A100", "A10G"}.isdisjoint(c["gpu"] for c in found["candidates"])
+    reasons = [r for r in found["rejected"] if "no fp8 (Ada or newer has it)" in r["reason"]]
+    assert len(reasons) == 1
+    assert reasons[0]["count"] > 1000
+    for gpu in ("T4", "V100", "A100"):
+        assert gpu in reasons[0]["reason"]
+    path.write_text("name: m\nrun: x\naryl: {profile: {name: mpt-125m}, work: 4000 steps}\n")
+    assert "one step = 640 samples" in plan_json(capsys, path)["why"][1]

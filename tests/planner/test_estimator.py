@@ -6,6 +6,7 @@ import csv
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,14 @@ from arylcloud.core import gpus
 from arylcloud.core.errors import UsageError
 from arylcloud.core.job import InlineRate, ProfileRef, TransformerShape
 from arylcloud.planner import scaling
-from arylcloud.planner.estimator import Config, Estimate, Refusal, estimate_configs, estimate_profile
+from arylcloud.planner.estimator import (
+    Config,
+    Estimate,
+    Refusal,
+    estimate_configs,
+    estimate_profile,
+    step_note,
+)
 from arylcloud.planner.leave_one_out import Miss, hidden_gpu, score
 from arylcloud.planner.memory import fits, need_gib
 from arylcloud.planner.profiles import Library, Profile, Shape, library
@@ -139,7 +147,56 @@ def test_precision_chooses_the_rows() -> None:
     assert (bf16.precision, fp8.precision) == ("16bit", "fp8")
 
 
+@pytest.mark.parametrize(
+    ("gpu", "precision", "words"),
+    [
+        ("T4", "fp8", "no fp8 (Ada or newer has it)"),
+        ("A100", "fp8-rowwise", "no fp8"),
+        ("V100", "bf16", "no bf16 (Ampere or newer has it)"),
+        ("H100", "fp4", "no fp4 (Blackwell or newer has it)"),
+        ("MI250X", "fp8", "no fp8 (CDNA3 or newer has it)"),
+    ],
+)
+def test_a_precision_that_the_gpu_lacks_is_refused(gpu: str, precision: str, words: str) -> None:
+    for ref in (ProfileRef(name="mpt-125m"), ProfileRef(shape=GPT)):
+        found = estimate_configs(ref, [(gpu, 8, 1), ("GB300", 8, 1)], precision=precision)
+        assert isinstance(found[0], Refusal)
+        assert words in found[0].reason
+        assert words in found[0].label
+        assert isinstance(found[1], Estimate), "this one has them all"
+
+
+def test_a_precision_that_is_not_named_refuses_nothing() -> None:
+    for precision in (None, "fp16", "fp32", "tf32"):
+        assert isinstance(
+            estimate_configs(ProfileRef(shape=GPT), [("T4", 1, 1)], precision=precision)[0], Estimate
+        )
+
+
+def test_who_has_measured_it_there_knows_better() -> None:
+    found = estimate_configs(rates(V100_1=10.0), [("V100", 1, 1), ("T4", 1, 1)], precision="bf16")
+    assert isinstance(found[0], Estimate)
+    assert isinstance(found[1], Refusal)
+
+
 # ---------------------------------------------------------------- units
+
+
+def test_what_a_step_is_is_said() -> None:
+    def said(unit: str = "steps", **fields: Any) -> str | None:
+        return step_note(ProfileRef(**fields), unit)
+
+    assert said(name="mpt-125m") == (
+        "one step = 640 samples of 2,048 tokens over all GPUs, as in the profile mpt-125m; say profile:"
+        " {name: …, batch: N} if yours has another batch"
+    )
+    own = said(name="mpt-125m", batch=512.0, seq_len=1024)
+    assert own == "one step = 512 samples of 1,024 tokens over all GPUs, as you say"
+    gavel = said(name="gavel-lm-bs20")
+    assert gavel is not None
+    assert gavel.startswith("one step = 20 samples over all GPUs, as in the profile gavel-lm-bs20; a job")
+    assert said("tokens", name="mpt-125m") is None
+    assert said(rates=(InlineRate(gpu="A100", count=1, rate=1.0),), unit="steps/s") is None
 
 
 def test_work_units() -> None:
