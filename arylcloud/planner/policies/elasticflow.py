@@ -14,11 +14,12 @@ time is exact between changes of the free GPUs, not in slots; a job that changes
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from arylcloud.planner.cluster import Choice, ElasticProblem
+from arylcloud.planner.cluster import Choice, ElasticProblem, F
 from arylcloud.planner.policies.increments import Ladders
 
 Use = list[tuple[float, float, int]]
@@ -50,50 +51,83 @@ class _Calendar:
         self.free.insert(i, self.free[i - 1])
 
 
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """What is carried from one decision to the next: the share (largest configuration) of every job whose
+    deadline has been promised, by job id."""
+
+    share: dict[int, int]
+
+
 def elasticflow(problem: ElasticProblem, rng: np.random.Generator) -> Choice:
-    """``refused``: the jobs whose deadline cannot be kept beside the earlier ones."""
+    """``refused``: the jobs whose deadline cannot be kept beside the promised ones. ``memory``:
+    :class:`Promises`; a job that arrives later breaks none of them."""
     del rng
-    n = len(problem)
-    ladders = Ladders(problem)
-    deadline = np.full(n, np.inf) if problem.deadline_s is None else problem.deadline_s
-    calendars = [_Calendar(int(w)) for w in problem.workers]
-    refused, admitted = [], []
-    for job in np.argsort(deadline, kind="stable").tolist():
-        if not np.isfinite(deadline[job]):
-            continue
-        use = _smallest(problem, ladders, calendars, job, float(deadline[job]))
-        if use is None:
-            refused.append(job)
-            continue
-        for start, end, config in use:
-            kind = int(problem.configs.worker_type[config])
-            calendars[kind].reserve(start, end, ladders.gpus(config))
-        if use[0][0] == 0.0:
-            ladders.take(job, use[0][2])
-            admitted.append(job)
-    _grow(ladders, admitted)
-    later = [j for j in range(n) if not np.isfinite(deadline[j])] + sorted(refused)
+    deadline = np.full(len(problem), np.inf) if problem.deadline_s is None else problem.deadline_s
+    bound = [job for job in np.argsort(deadline, kind="stable").tolist() if np.isfinite(deadline[job])]
+    ids = np.arange(len(problem)) if problem.job_id is None else problem.job_id
+    old = problem.memory.share if isinstance(problem.memory, Promises) else {}
+    promised = {job: old[int(ids[job])] for job in bound if int(ids[job]) in old}
+    ladders, shares = _admit(problem, deadline, bound, promised)
+    if not promised.keys() <= shares.keys():
+        first = [j for j in bound if j in promised] + [j for j in bound if j not in promised]
+        ladders, shares = _admit(problem, deadline, first, promised)
+    _grow(ladders, [job for job in bound if ladders.config[job] >= 0])
+    refused = [job for job in bound if job not in shares]
+    later = [job for job in range(len(problem)) if not np.isfinite(deadline[job])] + sorted(refused)
     for job in later:
         smallest = ladders.first(job, int(problem.current[job]))
         if smallest is not None:
             ladders.take(job, smallest)
-    _grow(ladders, [j for j in later if ladders.config[j] >= 0])
-    return Choice(config=ladders.choice(), refused=np.array(sorted(refused), dtype=np.int64))
+    _grow(ladders, [job for job in later if ladders.config[job] >= 0])
+    return Choice(
+        config=ladders.choice(),
+        refused=np.array(sorted(refused), dtype=np.int64),
+        memory=Promises({int(ids[job]): share for job, share in shares.items()}),
+    )
+
+
+def _admit(
+    problem: ElasticProblem, deadline: F, order: list[int], promised: dict[int, int]
+) -> tuple[Ladders, dict[int, int]]:
+    """Shares in that order: what each admitted job starts with now, and its share."""
+    ladders = Ladders(problem)
+    calendars = [_Calendar(int(w)) for w in problem.workers]
+    shares: dict[int, int] = {}
+    for job in order:
+        found = _smallest(problem, ladders, calendars, job, float(deadline[job]), promised.get(job))
+        if found is None:
+            continue
+        shares[job], use = found
+        for start, end, config in use:
+            calendars[int(problem.configs.worker_type[config])].reserve(start, end, ladders.gpus(config))
+        if use[0][0] == 0.0:
+            ladders.take(job, use[0][2])
+    return ladders, shares
 
 
 def _smallest(
-    problem: ElasticProblem, ladders: Ladders, calendars: list[_Calendar], job: int, deadline_s: float
-) -> Use | None:
-    """What the job holds over time with the cheapest share that meets the deadline; None where none does."""
-    options = [
+    problem: ElasticProblem,
+    ladders: Ladders,
+    calendars: list[_Calendar],
+    job: int,
+    deadline_s: float,
+    promised: int | None,
+) -> tuple[int, Use] | None:
+    """The cheapest share that meets the deadline and what the job then holds over time; None where none
+    does. A promised share comes first: a smaller one, held longer, could stand in the way of a promise."""
+    options = sorted(
         (ladders.gpus(rungs[top]) * (float(problem.usd_per_hour[kind]) or 1.0), kind, top)
         for kind, rungs in enumerate(ladders.steps[job])
         for top in range(len(rungs))
-    ]
-    for _, kind, top in sorted(options):
-        use = _schedule(problem, ladders, calendars[kind], job, ladders.steps[job][kind][: top + 1])
-        if use is not None and use[-1][1] <= deadline_s:
-            return use
+    )
+    tops = [(kind, top) for _, kind, top in options]
+    tops.sort(key=lambda where: ladders.steps[job][where[0]][where[1]] != promised)
+    for kind, top in tops:
+        rungs = ladders.steps[job][kind][: top + 1]
+        use = _schedule(problem, ladders, calendars[kind], job, rungs)
+        if use is not None and use[-1][1] <= deadline_s * (1 + 1e-9):
+            return rungs[-1], use
     return None
 
 
