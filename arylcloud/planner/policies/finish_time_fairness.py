@@ -4,7 +4,8 @@
 
 t_i seconds since arrival, N_i steps left, q_i the rate with an equal part of the cluster (of *today's* n
 jobs), C_i the time that the steps done so far would have taken at the equal parts of their day. C_i is kept
-in ``memory``: ``C_i += (N_i before − N_i)/q_i before`` at each call, 0 at first sight.
+in ``memory``: ``C_i += (N_i before − N_i)/q_i before`` at each call, 0 at first sight; a problem may
+say it itself (``isolated_s``).
 
 With σ = 1/ρ: ``rate_i ≥ (N_i/D_i)·σ / (1 − (t_i/D_i)·σ)``, convex in σ: the largest σ is one convex program of
 the form of :mod:`arylcloud.planner.kernels.jobform`, solved in one go.
@@ -73,6 +74,8 @@ def time_alone(problem: ClusterProblem) -> tuple[F, Ages]:
         with np.errstate(divide="ignore", invalid="ignore"):
             ran = np.where(rate > 0, (before.steps_left[at] - problem.steps_left) / rate, 0.0)
         alone = np.where(known, before.alone_s[at] + ran, 0.0)
+    if problem.isolated_s is not None:
+        alone = problem.isolated_s
     order = np.argsort(ids)
     return alone, Ages(
         ids=ids[order],
