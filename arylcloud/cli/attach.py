@@ -145,9 +145,7 @@ def _ask(watcher: _Watcher, interrupts: Interrupts) -> None:
         raise Interrupted(f"detached; {job_id} goes on", hint=where)
     try:
         interrupts.impatient = True
-        sys.stderr.write("\n[d]etach, the job goes on · [s]top with a final checkpoint · [w]atch on? [d] ")
-        sys.stderr.flush()
-        answer = sys.stdin.readline().strip().lower()[:1] or "d"
+        answer = _answer()
     except KeyboardInterrupt:
         answer = "d"
         sys.stderr.write("\n")
@@ -159,6 +157,21 @@ def _ask(watcher: _Watcher, interrupts: Interrupts) -> None:
         note("stopping: final checkpoint, then every machine is released")
     elif answer != "w":
         raise Interrupted(f"detached; {job_id} goes on", hint=where)
+
+
+def _answer() -> str:
+    """``d``, ``s`` or ``w``. An answer that is none of them is no answer: it is asked again. The end of
+    the input detaches, as an empty line does."""
+    known = {"d": "d", "detach": "d", "s": "s", "stop": "s", "w": "w", "watch": "w", "watch on": "w", "": "d"}
+    sys.stderr.write("\n")
+    while True:
+        sys.stderr.write("[d]etach, the job goes on · [s]top with a final checkpoint · [w]atch on? [d] ")
+        sys.stderr.flush()
+        said = sys.stdin.readline()
+        answer = known.get(said.strip().lower())
+        if answer is not None:
+            return answer
+        note(f"{said.strip()!r} is none of them: d, s or w")
 
 
 def cost_line(state: JobState, total_usd: float | None) -> str:

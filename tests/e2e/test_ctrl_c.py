@@ -115,6 +115,23 @@ def test_watch_on_watches_on(new_home: NewHome) -> None:
     settled(home, newest(home))
 
 
+def test_an_answer_that_is_none_is_asked_again(new_home: NewHome) -> None:
+    home = new_home(quiet())
+    terminal = launch(home, "-y")
+    terminal.see("first heartbeat")
+    terminal.type(CTRL_C)
+    for answer in (b"yes\n", b"sure\n", b"x\n"):
+        terminal.see(QUESTION)
+        terminal.forget()
+        terminal.type(answer)
+        terminal.see(f"'{answer.decode().strip()}' is none of them")
+    terminal.see(QUESTION)
+    assert not home.state(newest(home)).phase.ended
+    terminal.type(b"Stop\n")
+    assert terminal.wait() == 103
+    settled(home, newest(home), phase="stopped")
+
+
 def test_without_a_terminal_it_detaches(new_home: NewHome) -> None:
     home = new_home(quiet())
     child = home.start("launch", str(home.job_file(LONG)), "--infra", "local", "-y", "--json")
