@@ -14,7 +14,7 @@ import numpy as np
 
 from arylcloud.core.errors import UsageError
 from arylcloud.planner.cluster import Allocation, Choice, ClusterProblem, ElasticProblem
-from arylcloud.planner.policies.laws import Law
+from arylcloud.planner.policies.laws import ALWAYS, FRACTIONS, GREEDY, Law
 
 Solve = Callable[[ClusterProblem, np.random.Generator], Allocation]
 Choose = Callable[[ElasticProblem, np.random.Generator], Choice]
@@ -38,6 +38,8 @@ class Policy:
     """Uses :attr:`ClusterProblem.sharing`."""
     fifo: bool = False
     """Jobs without an allocation are never back-filled (Gavel §4.2: FIFO)."""
+    one_gpu: bool = False
+    """For jobs of one GPU only; others are a UsageError."""
     deadlines: bool = False
     """Reads :attr:`ClusterProblem.deadline_s`."""
 
@@ -62,6 +64,7 @@ _ALL = (
         reference="Gavel (OSDI 2020) §4.2",
         aware=False,
         fifo=True,
+        laws=ALWAYS | {Law.TYPE_ORDER, Law.STEADY},
     ),
     Policy(
         name="fifo_perf",
@@ -69,6 +72,7 @@ _ALL = (
         where="fifo:fifo_perf",
         reference="Gavel (OSDI 2020) §4.2",
         fifo=True,
+        laws=ALWAYS | {Law.TYPE_ORDER, Law.STEADY},
     ),
     Policy(
         name="fifo_packed",
@@ -77,18 +81,21 @@ _ALL = (
         reference="Gavel (OSDI 2020) §4.2",
         fifo=True,
         packs=True,
+        laws=ALWAYS | {Law.TYPE_ORDER, Law.STEADY},
     ),
     Policy(
         name="sjf",
         title="shortest remaining time first, on its fastest free type",
         where="sjf:sjf",
         reference="Gavel (OSDI 2020) §4.2",
+        laws=GREEDY,
     ),
     Policy(
         name="srtf",
         title="least remaining time × GPUs first, preemptive",
         where="srtf:srtf",
         reference="Tiresias (NSDI 2019) §3",
+        laws=GREEDY,
     ),
     Policy(
         name="isolated",
@@ -96,6 +103,7 @@ _ALL = (
         where="isolated:isolated",
         reference="Gavel (OSDI 2020) §4.1",
         aware=False,
+        laws=FRACTIONS | {Law.SHARING_INCENTIVE},
     ),
     Policy(
         name="proportional",
@@ -103,6 +111,7 @@ _ALL = (
         where="proportional:proportional",
         reference="Gavel (OSDI 2020) §4.1",
         aware=False,
+        laws=(FRACTIONS - {Law.CAPACITY}) | {Law.SHARING_INCENTIVE},
     ),
     Policy(
         name="max_min_fairness",
@@ -111,6 +120,7 @@ _ALL = (
         reference="Gavel (OSDI 2020) §4.1",
         sense="max",
         aware=False,
+        laws=FRACTIONS | {Law.MORE_NEVER_HURTS},
     ),
     Policy(
         name="max_min_fairness_perf",
@@ -118,6 +128,7 @@ _ALL = (
         where="max_min_fairness:perf",
         reference="Gavel (OSDI 2020) §4.1",
         sense="max",
+        laws=FRACTIONS | {Law.SHARING_INCENTIVE},
     ),
     Policy(
         name="max_min_fairness_packed",
@@ -126,6 +137,7 @@ _ALL = (
         reference="Gavel (OSDI 2020) §4.1, §3.1",
         sense="max",
         packs=True,
+        laws=FRACTIONS | {Law.SHARING_INCENTIVE},
     ),
     Policy(
         name="max_min_fairness_water_filling",
@@ -134,6 +146,7 @@ _ALL = (
         reference="Gavel (OSDI 2020) §4.3",
         sense="max",
         aware=False,
+        laws=FRACTIONS | {Law.MORE_NEVER_HURTS, Law.WORK_CONSERVING},
     ),
     Policy(
         name="max_min_fairness_water_filling_perf",
@@ -141,6 +154,7 @@ _ALL = (
         where="water_filling:perf",
         reference="Gavel (OSDI 2020) §4.3",
         sense="max",
+        laws=FRACTIONS | {Law.SHARING_INCENTIVE, Law.WORK_CONSERVING},
     ),
     Policy(
         name="max_min_fairness_water_filling_packed",
@@ -149,6 +163,7 @@ _ALL = (
         reference="Gavel (OSDI 2020) §4.3",
         sense="max",
         packs=True,
+        laws=FRACTIONS | {Law.SHARING_INCENTIVE, Law.WORK_CONSERVING},
     ),
     Policy(
         name="max_min_fairness_strategy_proof",
@@ -157,6 +172,7 @@ _ALL = (
         reference="Gavel (OSDI 2020) §4.4",
         sense="max",
         aware=False,
+        laws=FRACTIONS,
     ),
     Policy(
         name="max_min_fairness_strategy_proof_perf",
@@ -164,6 +180,7 @@ _ALL = (
         where="strategy_proof:perf",
         reference="Gavel (OSDI 2020) §4.4",
         sense="max",
+        laws=FRACTIONS,
     ),
     Policy(
         name="finish_time_fairness",
@@ -172,6 +189,7 @@ _ALL = (
         reference="Gavel (OSDI 2020) §4.2; Themis (NSDI 2020)",
         sense="min",
         aware=False,
+        laws=FRACTIONS,
     ),
     Policy(
         name="finish_time_fairness_perf",
@@ -179,6 +197,7 @@ _ALL = (
         where="finish_time_fairness:perf",
         reference="Gavel (OSDI 2020) §4.2; Themis (NSDI 2020)",
         sense="min",
+        laws=FRACTIONS | {Law.SHARING_INCENTIVE},
     ),
     Policy(
         name="finish_time_fairness_packed",
@@ -187,6 +206,7 @@ _ALL = (
         reference="Gavel (OSDI 2020) §4.2",
         sense="min",
         packs=True,
+        laws=FRACTIONS | {Law.SHARING_INCENTIVE},
     ),
     Policy(
         name="min_total_duration",
@@ -195,6 +215,7 @@ _ALL = (
         reference="Gavel (OSDI 2020) §4.2",
         sense="min",
         aware=False,
+        laws=FRACTIONS | {Law.MORE_NEVER_HURTS},
     ),
     Policy(
         name="min_total_duration_perf",
@@ -202,6 +223,7 @@ _ALL = (
         where="min_total_duration:perf",
         reference="Gavel (OSDI 2020) §4.2",
         sense="min",
+        laws=FRACTIONS | {Law.MORE_NEVER_HURTS},
     ),
     Policy(
         name="min_total_duration_packed",
@@ -210,6 +232,7 @@ _ALL = (
         reference="Gavel (OSDI 2020) §4.2",
         sense="min",
         packs=True,
+        laws=FRACTIONS | {Law.MORE_NEVER_HURTS},
     ),
     Policy(
         name="max_sum_throughput_perf",
@@ -217,6 +240,7 @@ _ALL = (
         where="max_sum_throughput:perf",
         reference="Gavel (OSDI 2020) §4.2",
         sense="max",
+        laws=FRACTIONS | {Law.MORE_NEVER_HURTS, Law.WORK_CONSERVING},
     ),
     Policy(
         name="max_sum_throughput_normalized_by_cost_perf",
@@ -224,6 +248,7 @@ _ALL = (
         where="max_sum_throughput:per_dollar",
         reference="Gavel (OSDI 2020) §4.2",
         sense="max",
+        laws=FRACTIONS | {Law.MORE_NEVER_HURTS, Law.WORK_CONSERVING},
     ),
     Policy(
         name="max_sum_throughput_normalized_by_cost_perf_SLOs",
@@ -232,6 +257,7 @@ _ALL = (
         reference="Gavel (OSDI 2020) §4.2",
         sense="max",
         deadlines=True,
+        laws=FRACTIONS | {Law.MORE_NEVER_HURTS, Law.TIGHTER_NEVER_HELPS, Law.WORK_CONSERVING},
     ),
     Policy(
         name="max_sum_throughput_normalized_by_cost_packed_SLOs",
@@ -241,6 +267,7 @@ _ALL = (
         sense="max",
         packs=True,
         deadlines=True,
+        laws=FRACTIONS | {Law.MORE_NEVER_HURTS, Law.TIGHTER_NEVER_HELPS, Law.WORK_CONSERVING},
     ),
     Policy(
         name="min_cost",
@@ -249,12 +276,16 @@ _ALL = (
         reference="arylcloud; compare DISPA 2020",
         sense="min",
         deadlines=True,
+        laws=(FRACTIONS - {Law.EQUAL_SHARES}) | {Law.MORE_NEVER_HURTS, Law.TIGHTER_NEVER_HELPS},
     ),
     Policy(
         name="allox",
         title="least mean completion time by assignment; single-GPU jobs, not preemptive",
         where="allox:allox",
         reference="AlloX (EuroSys 2020)",
+        sense="min",
+        one_gpu=True,
+        laws=ALWAYS | {Law.PERMUTATION, Law.MORE_NEVER_HURTS},
     ),
     Policy(
         name="gandiva",
@@ -262,12 +293,14 @@ _ALL = (
         where="gandiva:gandiva",
         reference="Gandiva (OSDI 2018), as in Gavel",
         packs=True,
+        laws=ALWAYS | {Law.TYPE_ORDER},
     ),
     Policy(
         name="themis",
         title="max-min on the finish-time ratio, by rounds",
         where="themis:themis",
         reference="Themis (NSDI 2020)",
+        laws=GREEDY,
     ),
     Policy(
         name="tiresias",
@@ -275,6 +308,7 @@ _ALL = (
         where="tiresias:tiresias",
         reference="Tiresias-L (NSDI 2019)",
         kind="choices",
+        laws=GREEDY,
     ),
     Policy(
         name="sia",
@@ -283,6 +317,7 @@ _ALL = (
         reference="Sia (SOSP 2023)",
         kind="choices",
         sense="max",
+        laws=GREEDY | {Law.MORE_NEVER_HURTS},
     ),
     Policy(
         name="elasticflow",
@@ -291,6 +326,7 @@ _ALL = (
         reference="ElasticFlow (ASPLOS 2023)",
         kind="choices",
         deadlines=True,
+        laws=ALWAYS | {Law.TYPE_ORDER, Law.STEADY},
     ),
     Policy(
         name="afs_l",
@@ -298,6 +334,7 @@ _ALL = (
         where="afs_l:afs_l",
         reference="AFS-L (NSDI 2021)",
         kind="choices",
+        laws=GREEDY,
     ),
     Policy(
         name="optimus",
@@ -305,6 +342,7 @@ _ALL = (
         where="optimus:optimus",
         reference="Optimus (EuroSys 2018)",
         kind="choices",
+        laws=GREEDY,
     ),
     Policy(
         name="aryl",
@@ -312,7 +350,7 @@ _ALL = (
         where="aryl:aryl",
         reference="Aryl (arXiv 2202.07896) §5",
         kind="choices",
-        laws=frozenset({Law.CAPACITY}),
+        laws=GREEDY,
     ),
     Policy(
         name="pollux",
@@ -321,6 +359,7 @@ _ALL = (
         reference="Pollux (OSDI 2021)",
         kind="choices",
         sense="max",
+        laws=GREEDY | {Law.MORE_NEVER_HURTS},
     ),
 )
 
