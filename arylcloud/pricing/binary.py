@@ -96,7 +96,7 @@ def decode(data: bytes, *, what: str) -> OfferTable:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+    if not isinstance(value, list) or set(map(type, value)) - {str}:
         raise ValueError("a vocabulary is no list of names")
     return tuple(value)
 

@@ -23,8 +23,9 @@ def group_codes(
 ) -> NDArray[np.int64]:
     """One integer ≥ 0 per row (of ``rows``), equal where all ``columns`` (codes, markets or counts) are.
     ``also``: more columns of integers ≥ −1, of the table's length."""
+    also = tuple(also)
     values = [*(getattr(table, name) for name in columns), *also]
-    sizes = [int(column.max()) + 2 if column.size else 2 for column in values]
+    sizes = [*(_size(table, name) for name in columns), *(_most(column) for column in also)]
     small = math.prod(sizes) < 2**31 and all(column.itemsize <= 4 for column in values)
     kind = np.int32 if small else np.int64  # half the memory to pass over
     few = rows is not None and rows.size < len(table) // 4  # else whole columns are the shorter way
@@ -38,6 +39,16 @@ def group_codes(
     if rows is not None and not few:
         codes = codes.take(rows)
     return codes.astype(np.int64, copy=False)
+
+
+def _size(table: OfferTable, name: str) -> int:
+    """How many values a column can have, unknown included; a vocabulary says so without a pass."""
+    names: tuple[str, ...] | None = getattr(table, f"{name}_names", None)
+    return _most(getattr(table, name)) if names is None else len(names) + 1
+
+
+def _most(column: NDArray[Any]) -> int:
+    return int(column.max()) + 2 if column.size else 2
 
 
 def key_codes(table: OfferTable) -> NDArray[np.int64]:

@@ -1,6 +1,7 @@
 """Our converters answer as typer's own do, for every kind of plain parameter."""
 
 import enum
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -83,14 +84,27 @@ def test_the_same_refusals(args: list[str]) -> None:
             command([])(args, standalone_mode=False)
 
 
-def test_a_command_loads_neither_pydantic_nor_pandas_nor_rich(tmp_path: Path) -> None:
-    """Start-up time is a feature: what ``plan`` does not need is not imported."""
+HEAVY = {"pydantic", "pandas", "rich", "obstore", "highspy", "scipy", "sqlite3", "asyncio", "http.client"}
+HEAVY |= {"numpy.ma", "numpy.random", "numpy.fft", "random", "tempfile", "secrets"}
+"""``numpy.ma`` comes with ``np.unique(x)`` and takes as long as the whole ranking."""
+ROOMS = ("agent", "checkpoint", "launcher", "providers", "simulation", "training")
+
+
+@pytest.mark.parametrize(
+    "where", ["{}", "{infra: aws/us-east-1, accelerators: A100:8}", "{zone: us-central1-a, cloud: gcp}"]
+)
+def test_a_plan_imports_what_it_needs(where: str, tmp_path: Path) -> None:
+    """Start-up time is a feature: what ``plan`` does not use is not loaded, and what it does is counted."""
     job = tmp_path / "job.yaml"
-    job.write_text("run: x\naryl: {profile: mpt-125m, work: 100 steps}\n")
+    job.write_text(f"run: x\nresources: {where}\naryl: {{profile: mpt-125m, work: 100 steps}}\n")
     code = (
-        "import sys; from arylcloud.cli.main import run; rc = run(['plan', sys.argv[1]]);"
-        "heavy = {'pydantic', 'pandas', 'rich', 'obstore', 'highspy'} & set(sys.modules);"
-        "print(rc, sorted(heavy), file=sys.stderr)"
+        "import json, sys; from arylcloud.cli.main import run; rc = run(['plan', sys.argv[1]]);"
+        "print(json.dumps([rc, sorted(sys.modules)]), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(job)], capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines()[-1] == "0 []"
+    rc, modules = json.loads(done.stderr.splitlines()[-1])
+    ours = [name for name in modules if name.partition(".")[0] == "arylcloud"]
+    assert (rc, HEAVY & set(modules)) == (0, set()), done.stderr
+    assert [name for name in ours if name.split(".")[1:2] and name.split(".")[1] in ROOMS] == []
+    assert len(ours) <= 65, "each costs about a millisecond: is every one of them needed for every plan?"
+    assert len(modules) <= 380
