@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arylcloud.cli.output import rate, usd
 from arylcloud.core import events as ev
@@ -13,6 +14,20 @@ if TYPE_CHECKING:
     from arylcloud.launcher.state import JobState
 
 
+_HOW: Final = {
+    "drained": "saved and handed over",
+    "exited": "the command ended",
+    "lost": "the machine is gone",
+}
+
+
+_OFFER_KEY: Final = re.compile(r"[\w.-]+/[\w./-]+:[\w.-]+:(?:spot|on_demand|reserved)\b")
+
+
+def _spelled(key: re.Match[str]) -> str:
+    return offer_text(key[0])
+
+
 def clock_text(at_s: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at_s))
 
@@ -20,7 +35,7 @@ def clock_text(at_s: float) -> str:
 def line(record: ev.Record, state: JobState) -> str | None:
     """``12:30:05  got …``; None for records that say nothing new to a person watching."""
     text = sentence(record.event, state)
-    return None if text is None else f"{clock_text(record.at_s)}  {text}"
+    return None if text is None else f"{clock_text(record.at_s)}  {_OFFER_KEY.sub(_spelled, text)}"
 
 
 def sentence(event: ev.Event, state: JobState) -> str | None:
@@ -35,9 +50,10 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
             what = "adopted by" if event.adopted else "launcher"
             return f"{what} {event.launcher_id} on {event.host}, pid {event.pid}"
         case ev.LeaseIntended():
-            what = f"{event.offer.instance_type} {event.offer.market} in {event.offer.place}"
             why = "to move there" if event.purpose == "migrate" else event.why
-            return f"asking for {what} ({why})"
+            if state.spec.nodes_max == 1:
+                why = why.removeprefix("rank 0: ")  # of one machine there is but one
+            return f"asking for {offer_text(event.offer.key)} ({why})"
         case ev.LeaseCreated():
             return f"got {event.instance_id} at {rate(event.usd_per_hour)}"
         case ev.LeaseRefused():
@@ -71,7 +87,7 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
         case ev.TrainingStopped():
             lost = max(0, event.last_step - event.committed_step)
             tail = f", {lost:,} steps to repeat" if event.how == "lost" else ""
-            return f"training stopped at step {event.last_step:,} ({event.how}){tail}"
+            return f"training stopped at step {event.last_step:,} ({_HOW[event.how]}){tail}"
         case ev.CommandEnded():
             where = "setup" if event.in_setup else "command"
             return f"the {where} exited {event.exit_code}"
@@ -83,9 +99,12 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
             return f"{event.verb} requested by {event.by}"
         case ev.MigrationStarted():
             why = event.why.removeprefix(event.to.key).strip()
-            return f"moving from {event.from_offer} to {event.to.key}: {why}"
+            here, there = _apart(event.from_offer, event.to.key)
+            return f"moving from {here} to {there}: {why}"
         case ev.MigrationEnded():
-            return f"moved: {event.text}" if event.done else f"move given up: {event.text}"
+            here, arrow, there = event.text.partition(" → ")
+            text = " → ".join(_apart(here, there)) if arrow else event.text
+            return f"moved: {text}" if event.done else f"move given up: {text}"
         case ev.OfferBarred():
             return f"not asking {event.scope} for a while ({event.code}): {event.why}"
         case ev.Charged():
@@ -94,6 +113,32 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
             return None
         case ev.Notified():
             return None if event.ok else f"notification failed: {event.text}"
+
+
+def offer_text(key: str) -> str:
+    """``g5.xlarge spot in aws/us-east-1`` of an offer's key; what is no key stays as it is."""
+    place, _, rest = key.partition(":")
+    kind, _, market = rest.rpartition(":")
+    return f"{kind} {market.replace('_', '-')} in {place}" if kind and market else key
+
+
+def _apart(here: str, there: str) -> tuple[str, str]:
+    """Two offers by what tells them apart: their places alone, where type and market are the same."""
+    if here.partition(":")[2] == there.partition(":")[2]:
+        return here.partition(":")[0], there.partition(":")[0]
+    return offer_text(here), offer_text(there)
+
+
+def cause_text(cause_id: str) -> str:
+    """What an event was seen in, in words; an id that is none of ours stays as it is."""
+    kind, _, rest = cause_id.partition(" ")
+    if kind == "beat":
+        return f"heartbeat {rest}"
+    if kind == "manifest":
+        return f"manifest {rest.rpartition('/')[2].removesuffix('.json')}"
+    if kind == "end" and (found := re.fullmatch(r"e(\d+) r(\d+)", rest)):
+        return f"end of epoch {found[1]}, rank {found[2]}"
+    return f"the list of machines of {rest[3:]}" if cause_id.startswith("list of ") else cause_id
 
 
 def size(count: int) -> str:

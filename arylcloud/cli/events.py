@@ -52,6 +52,6 @@ def events(
         if text is None and all_:
             text = f"{describe.clock_text(record.at_s)}  {type(record.event).__name__} {encode(record.event)}"
         if text is not None:
-            cause = f"  ← {record.cause_id}" if record.cause_id else ""
+            cause = f"  ← {describe.cause_text(record.cause_id)}" if record.cause_id else ""
             sys.stdout.write(hanging(f"{record.seq:5d}  {text}{cause}", 17, sys.stdout) + "\n")
     return 0

@@ -35,8 +35,10 @@ def show(plan: Plan, places: Folders) -> None:
         row("time", "not known, nor is the money: the job file gives no profile or no work")
     if offer.cloud == "local":
         _show_clock(places, row)
-    for text in plan.why[:SHOWN_REASONS]:
-        row("why", text)
+    for i, text in enumerate(plan.why[:SHOWN_REASONS]):
+        # the first begins with what stands above already
+        said = text.partition(": ")[2] if i == 0 and text.startswith(f"{best.nodes} × ") else text
+        row("why" if i == 0 else "", said)
 
 
 def _show_clock(places: Folders, row: Callable[[str, str], None]) -> None:

@@ -51,7 +51,7 @@ def logs(
         ended = replay(journal.records(job_id)).phase.ended
         for stream, text in _new_text(store, seen, provision, rank):
             if stream != last:
-                note(f"── {stream} ──", style="dim")
+                note(f"── {_title(stream)} ──", style="dim")
                 last = stream
             sys.stdout.buffer.write(text)
             sys.stdout.buffer.flush()
@@ -61,6 +61,14 @@ def logs(
     if not last:
         note("no output yet" if not provision else "no machine has said anything yet")
     return 0
+
+
+def _title(stream: str) -> str:
+    """``epoch 2, rank 0`` of ``e000002-r00``; ``machine digits-…-n0-a1`` of its boot."""
+    epoch, _, rank = stream.partition("-r")
+    if epoch[1:].isdigit() and rank.isdigit():
+        return f"epoch {int(epoch[1:])}, rank {int(rank)}"
+    return f"machine {stream.removeprefix('boot-')}"
 
 
 def _new_text(

@@ -8,7 +8,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from arylcloud.cli.output import note, stdout
+from arylcloud.cli.output import hanging, note, stdout
 from arylcloud.core.clock import SystemClock
 from arylcloud.core.offer import Offer
 from arylcloud.pricing.doctor import Finding, gaps
@@ -31,12 +31,16 @@ def show_offers(
         }
         wide = console.width >= NARROW or per_gpu
         console.print(_offers(offers, letters, now_s, console.width, per_gpu=wide))
-        note("sources: " + " · ".join(f"{letter} = {source}" for source, letter in letters.items()))
-    note(footer(table, matching, len(offers), now_s))
+        _note("sources: " + " · ".join(f"{letter} = {source}" for source, letter in letters.items()))
+    _note(footer(table, matching, len(offers), now_s))
     if unplannable := sum(offer.gpu_count is None for offer in offers):
-        note(f"{unplannable} of these without a known whole number of GPUs: listed, not used in plans")
+        _note(f"{unplannable} of these without a known whole number of GPUs: listed, not used in plans")
     if missing := absent(table, query):
-        note(f"not in the catalogue: {'; '.join(missing)}")
+        _note(f"not in the catalogue: {'; '.join(missing)}")
+
+
+def _note(text: str) -> None:
+    note(hanging(text, 2))
 
 
 def _offers(
@@ -95,7 +99,8 @@ def age(as_of: str | None, now_s: float) -> str:
 def footer(table: OfferTable, matching: OfferTable, shown: int, now_s: float) -> str:
     """How many offers there are, and how old their prices."""
     counts = f"{shown:,} of {len(matching):,} matching offers shown, {len(table):,} in the catalogue"
-    parts = [counts + (" (--limit 0 shows all)" if shown < len(matching) else "")]
+    parts = ["$/h of a whole machine"] if shown else []
+    parts += [counts + (" (--limit 0 shows all)" if shown < len(matching) else "")]
     oldest, newest = (age(date, now_s) for date in matching.as_of_range)
     if oldest != "unknown":
         parts.append(f"prices {oldest if oldest == newest else f'{newest} to {oldest}'} old")

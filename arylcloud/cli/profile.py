@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +19,11 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+TITLED = 100
+"""Columns from which the list says what a profile's workload is, beside its name."""
+SOURCED = 100
+"""Columns from which a figure's rate per GPU and its source have room, too."""
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
@@ -49,15 +55,19 @@ def list_(
         return
     from rich.table import Table
 
+    console = stdout()
+    titled = console.width >= TITLED
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("profile", no_wrap=True)
-    table.add_column("workload", ratio=3)
-    table.add_column("unit")
-    table.add_column("figures", justify="right")
-    table.add_column("measured on", ratio=2)
+    table.add_column("profile", no_wrap=not titled, overflow="fold")
+    if titled:
+        table.add_column("workload", ratio=3, overflow="fold")
+    table.add_column("unit", no_wrap=True)
+    table.add_column("figures", justify="right", no_wrap=True)
+    table.add_column("measured on", ratio=2, overflow="fold")
     for e in entries:
-        table.add_row(e.name, e.title, e.unit, str(e.measurements), " ".join(e.gpus))
-    stdout().print(table)
+        title = ("" if key(e.title) == key(e.name) else e.title,) if titled else ()
+        table.add_row(e.name, *title, e.unit, str(e.measurements), ", ".join(e.gpus))
+    console.print(table)
     note(f"{len(entries)} profiles; `arylcloud profile show NAME` lists the figures with their sources")
 
 
@@ -92,36 +102,41 @@ def show(
         return
     console = stdout()
     console.print(f"{found.name}: {found.title}, in {found.unit}", markup=False)
-    console.print(_figures(rows, every=every))
+    console.print(_figures(rows, every=every, sourced=console.width >= SOURCED))
     if not every:
-        note("the fastest of each line; --all shows every figure, --json adds the full sources")
+        note(
+            "batch: samples per step over all GPUs; seq len: tokens per sample; the fastest of each line:"
+            " --all shows every figure, --json adds the full sources"
+        )
 
 
-def _figures(rows: list[Measurement], *, every: bool) -> Any:
+def _figures(rows: list[Measurement], *, every: bool, sourced: bool) -> Any:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("GPU", "GPUs", "nodes", "precision", "rate", "per GPU", "batch", "seq len"):
+    per_gpu = ("per GPU",) if sourced else ()
+    for name in ("GPU", "GPUs", "nodes", "precision", "rate", *per_gpu, "batch", "seq len"):
         table.add_column(name, justify="left" if name in ("GPU", "precision") else "right", no_wrap=True)
-    table.add_column("figures", justify="right")
-    table.add_column("source", overflow="fold", ratio=1)
+    if sourced:
+        table.add_column("figures", justify="right")
+        table.add_column("source", overflow="fold", ratio=1)
     table.add_column("date", no_wrap=True)
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     for i, m in enumerate(rows):
         groups.setdefault((m.gpu, m.gpus, m.nodes, m.precision, m.seq_len, i if every else 0), []).append(m)
     for group in groups.values():
         m = group[0]
+        source = m.source.partition("@")[0] + (f" ({m.framework})" if m.framework else "")
         table.add_row(
             m.gpu,
             str(m.gpus),
             "several" if m.nodes is None else str(m.nodes),
             m.precision,
             _rate(m.rate),
-            _rate(m.rate / m.gpus),
+            *((_rate(m.rate / m.gpus),) if sourced else ()),
             "" if m.global_batch is None else f"{m.global_batch:g}",
             "" if m.seq_len is None else str(m.seq_len),
-            str(len(group)),
-            m.source.partition("@")[0] + (f" ({m.framework})" if m.framework else ""),
+            *((str(len(group)), source) if sourced else ()),
             m.as_of or "unknown",
         )
     return table
@@ -194,21 +209,19 @@ def estimate(
 
 
 def _print(found: Estimate, fit: Fit, config: tuple[str, int, int]) -> None:
-    from arylcloud.cli.output import note, stdout
+    from arylcloud.cli.output import hanging, note
 
     gpu, per_node, nodes = config
     where = f"{per_node} × {gpu}" + (f" on each of {nodes} machines" if nodes > 1 else "")
-    console = stdout()
-    console.print(
-        f"{_rate(found.throughput)} {found.unit} on {where}"
-        f"  [{_rate(found.low)} to {_rate(found.high)}]  {found.method}",
-        markup=False,
-    )
-    if found.note:
-        console.print(f"  {found.note}", markup=False)
-    for source in found.sources:
-        console.print(f"  source: {source}", markup=False)
-    console.print(f"  memory: {fit.method}", markup=False)
+    parts = [
+        f"{_rate(found.throughput)} {found.unit} on {where}, {found.method};"
+        f" band {_rate(found.low)} to {_rate(found.high)}",
+        *([f"  {found.note}"] if found.note else []),
+        *(f"  source: {source}" for source in found.sources),
+        f"  memory: {fit.method}",
+    ]
+    for text in parts:
+        sys.stdout.write(hanging(text, 4, sys.stdout) + "\n")
     if fit.fits is False:
         note(f"warning: this does not fit: {fit.method}", style="yellow")
 

@@ -119,6 +119,7 @@ def _document(state: JobState, reading: Reading) -> dict[str, Any]:
 def _print(state: JobState, reading: Reading, problem: str | None, launcher: str | None) -> None:
     from rich.text import Text
 
+    from arylcloud.cli.describe import offer_text
     from arylcloud.cli.money import spent
     from arylcloud.cli.output import hanging, rate, seconds, stdout, usd
 
@@ -137,7 +138,7 @@ def _print(state: JobState, reading: Reading, problem: str | None, launcher: str
     if state.phase.ended:
         row("phase", f"{state.phase} {since} ago: {state.phase_text}")
         row("progress", progress)
-        row("cost", usd(spent(state)))
+        row("cost", f"{usd(spent(state))} (where it went: `arylcloud report {state.job_id}`)")
         return
     row("phase", f"{state.phase} for {since}: {state.phase_text}")
     row("progress", f"{progress}, ETA {'not known' if reading.eta_s is None else seconds(reading.eta_s)}")
@@ -145,9 +146,7 @@ def _print(state: JobState, reading: Reading, problem: str | None, launcher: str
     for lease in state.open_leases:
         since = seconds(time.time() - lease.intended_at_s)
         price = rate(lease.usd_per_hour)
-        row(
-            "machine",
-            f"{lease.offer.key} {lease.phase} for {since} at {price} ({lease.instance_id or 'no id yet'})",
-        )
+        where, known = offer_text(lease.offer.key), lease.instance_id or "no id yet"
+        row("machine", f"{where}, {lease.phase} for {since} at {price} ({known})")
     if launcher is not None:
         row("launcher", launcher)

@@ -92,7 +92,8 @@ A100 ×8        aws/ap-northeast-1/     p4d.24xlarge        on-demand  unknown  
 """
 NOTES = (
     "sources: a = spot list · b = price list\n"
-    "5 of 5 matching offers shown, 5 in the catalogue · prices 41 d old · 1 of unknown age\n"
+    "$/h of a whole machine · 5 of 5 matching offers shown, 5 in the catalogue · prices 41 d old"
+    " · 1 of unknown age\n"
     "1 of these without a known whole number of GPUs: listed, not used in plans\n"
     "not in the catalogue: no GCP N1 machines (T4, V100, P100, P4 are sold there as add-ons to "
     "N1); no P100 offers\n"

@@ -1,0 +1,76 @@
+"""What people read: words in place of ids and keys."""
+
+from __future__ import annotations
+
+import pytest
+from support.diary import Diary, offer
+
+from arylcloud.cli.describe import cause_text, line, offer_text
+from arylcloud.cli.logs import _title
+from arylcloud.core import events as ev
+from arylcloud.core.offer import Market, Offer
+
+SPOT, DEMAND = offer(), offer("use1-az2", market=Market.ON_DEMAND)
+THERE = offer("use1-az2")
+
+
+def said(event: ev.Event) -> str:
+    diary = Diary().write(1.0, event)
+    return (line(diary.records[-1], diary.state) or "")[10:]
+
+
+def test_a_move_is_told_by_what_differs() -> None:
+    def moving(to: Offer) -> str:
+        event = ev.MigrationStarted(
+            from_offer=SPOT.key, to=to, expected_saving_usd=1.0, forced=False, why="saves $1"
+        )
+        return said(event)
+
+    assert moving(THERE) == "moving from aws/us-east-1/use1-az1 to aws/us-east-1/use1-az2: saves $1"
+    assert moving(DEMAND) == (
+        "moving from p3.2xlarge spot in aws/us-east-1/use1-az1 to p3.2xlarge on-demand in"
+        " aws/us-east-1/use1-az2: saves $1"
+    )
+    done = ev.MigrationEnded(done=True, text=f"{SPOT.key} → {THERE.key}")
+    assert said(done) == "moved: aws/us-east-1/use1-az1 → aws/us-east-1/use1-az2"
+    assert said(ev.MigrationEnded(done=False, text="it was lost")) == "move given up: it was lost"
+
+
+def test_no_key_of_an_offer_stands_in_a_sentence() -> None:
+    from arylcloud.core.phases import JobPhase
+
+    event = ev.JobPhaseChanged(
+        phase=JobPhase.RUNNING, code="x", text=f"epoch 1 on 2 × {SPOT.key}; {DEMAND.key}"
+    )
+    assert said(event) == (
+        "running: epoch 1 on 2 × p3.2xlarge spot in aws/us-east-1/use1-az1;"
+        " p3.2xlarge on-demand in aws/us-east-1/use1-az2"
+    )
+    assert offer_text("no key") == "no key"
+
+
+def test_of_one_machine_no_rank_is_named() -> None:
+    event = ev.LeaseIntended(
+        lease_id="a", token="t", offer=SPOT, index=0, attempt=1, purpose="start", until_s=9.0,
+        why="rank 0: the best of 7 offers",
+    )  # fmt: skip
+    assert said(event) == "asking for p3.2xlarge spot in aws/us-east-1/use1-az1 (the best of 7 offers)"
+
+
+@pytest.mark.parametrize(
+    ("cause", "text"),
+    [
+        ("beat 8", "heartbeat 8"),
+        ("manifest ckpt/manifests/e000005-000001.json", "manifest e000005-000001"),
+        ("end e5 r0", "end of epoch 5, rank 0"),
+        ("list of aws", "the list of machines of aws"),
+        ("advice", "advice"),
+    ],
+)
+def test_causes_in_words(cause: str, text: str) -> None:
+    assert cause_text(cause) == text
+
+
+def test_streams_in_words() -> None:
+    assert _title("e000012-r03") == "epoch 12, rank 3"
+    assert _title("boot-digits-1a-n0-a2") == "machine digits-1a-n0-a2"
