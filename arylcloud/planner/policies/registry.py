@@ -133,7 +133,7 @@ _ALL = (
     Policy(
         name="max_min_fairness_packed",
         title="max_min_fairness_perf with pairs sharing GPUs",
-        where="max_min_fairness:packed",
+        where="packed_fairness:packed",
         reference="Gavel (OSDI 2020) §4.1, §3.1",
         sense="max",
         packs=True,
@@ -202,7 +202,7 @@ _ALL = (
     Policy(
         name="finish_time_fairness_packed",
         title="finish_time_fairness_perf with pairs sharing GPUs",
-        where="finish_time_fairness:packed",
+        where="packed_finish_time:packed",
         reference="Gavel (OSDI 2020) §4.2",
         sense="min",
         packs=True,
@@ -228,7 +228,7 @@ _ALL = (
     Policy(
         name="min_total_duration_packed",
         title="makespan with pairs sharing GPUs",
-        where="min_total_duration:packed",
+        where="packed_makespan:packed",
         reference="Gavel (OSDI 2020) §4.2",
         sense="min",
         packs=True,
@@ -262,7 +262,7 @@ _ALL = (
     Policy(
         name="max_sum_throughput_normalized_by_cost_packed_SLOs",
         title="throughput per dollar, deadlines kept, pairs sharing GPUs",
-        where="max_sum_throughput:per_dollar_packed_slo",
+        where="packed_slo:packed",
         reference="Gavel (OSDI 2020) §4.2",
         sense="max",
         packs=True,

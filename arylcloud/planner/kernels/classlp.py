@@ -1,0 +1,349 @@
+"""The linear program of classes: what all members of a class do together, alone and in pairs.
+
+A *part* ``a`` is a set of jobs of one class; n_a members, R_a, ``need_a``, ``slope_a`` sums over them::
+
+    max   t   or   Σ worth_j·(steps/s on type j)                                          duals
+    s.t.  Σ_j rate_aj·x_aj + Σ_b,j rate_abj·y_abj ≥ need_a + slope_a·t      per part      β_a ≥ 0
+          Σ_j x_aj + Σ_b,j y_abj (twice where b = a) ≤ n_a                  per part      α_a ≥ 0
+          Σ_a gpus_a·x_aj + Σ_a≤b gpus_a·y_abj ≤ capacity_j                 per type      λ_j ≥ 0
+
+x_aj units of time (job × fraction) alone on type j, y_abj beside part b: a pair holds its GPUs once.
+
+Pairs are columns made on demand (:func:`~.classparts.price`). When a part is cut, the program is not solved
+afresh: the pieces inherit the part's prices, which stay dual feasible, through a basis in which each new
+piece repeats two independent columns of the part; the dual simplex method repairs what is left (a few dozen
+steps).
+
+HiGHS solves; its status is checked, and :attr:`ClassLP.bound` is computed from repaired duals, not believed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from arylcloud.core.errors import ArylError, InfeasibleError
+from arylcloud.planner.cluster import F, I
+from arylcloud.planner.kernels.classparts import Kinds, Pairs, Parts, price
+from arylcloud.planner.kernels.highs import model
+
+NEAR = 1e-7
+"""Columns whose reduced cost is within this of 0 are kept when a part is cut."""
+MOST_NEW = 400
+
+
+class ClassLP:
+    """One program; :meth:`solve` it, read it, :meth:`cut` it."""
+
+    def __init__(self, kinds: Kinds, parts: Parts, pairs: Pairs, basis: tuple[I, I] | None = None) -> None:
+        """``basis``: statuses of columns (t, alone, pairs) and rows (rates, times, types); 1 = basic."""
+        self.kinds, self.parts, self.pairs = kinds, parts, pairs
+        self._kind = kinds.kind[parts.of] if len(kinds.beside) else parts.of
+        self._rate = kinds.rate[parts.of]
+        self._gpus = kinds.gpus[parts.of]
+        self._row = kinds.scale[parts.of] * parts.size
+        self._with_t = kinds.worth is None
+        asked = parts.slope / self._row
+        self._unit = float(asked.max()) if self._with_t else self._largest_gain()
+        if not self._unit > 0:
+            self._unit = 1.0
+        self._types = np.where(kinds.capacity > 0, kinds.capacity, 1.0)
+        self._open(asked, basis)
+
+    def _largest_gain(self) -> float:
+        assert self.kinds.worth is not None
+        return float((self._rate * self.kinds.worth * self.parts.size[:, None]).max(initial=0.0))
+
+    def _open(self, asked: F, basis: tuple[I, I] | None) -> None:
+        import highspy
+        from highspy._core import _Highs
+
+        s, m = self._rate.shape
+        parts, pairs = self.parts, self.pairs
+        part, kind = np.repeat(np.arange(s), m), np.tile(np.arange(m), s)
+        size = parts.size
+        rows = np.stack([part, s + part, 2 * s + kind], axis=1)
+        values = np.stack(
+            [
+                self._rate.ravel() / self._row[part] * size[part],
+                np.ones(s * m),
+                self._gpus[part] * size[part] / self._types[kind],
+            ],
+            axis=1,
+        )
+        counts, pair_rows, pair_values, pair_cost = self._columns(pairs)
+        t = 1 if self._with_t else 0
+        cost = np.zeros(s * m)
+        if self.kinds.worth is not None:
+            cost = (self._rate * self.kinds.worth * size[:, None]).ravel() / self._unit
+        upper = np.where(self._rate.ravel() > 0, np.inf, 0.0)
+        lp = model(
+            np.concatenate([np.ones(t), cost, pair_cost]),
+            starts=np.cumsum(np.concatenate([[0], [s] * t, np.full(s * m, 3), counts])),
+            rows=np.concatenate([np.arange(s * t), rows.ravel(), pair_rows]),
+            values=np.concatenate([-asked / self._unit if t else [], values.ravel(), pair_values]),
+            upper=np.concatenate([np.full(t, np.inf), upper, np.full(len(pairs), np.inf)]),
+            row_lower=np.concatenate([parts.need / self._row, np.full(s + m, -np.inf)]),
+            row_upper=np.concatenate([np.full(s, np.inf), np.ones(s), self.kinds.capacity > 0]),
+            maximise=True,
+        )
+        self._solver: Any = _Highs()
+        for option, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("primal_feasibility_tolerance", 1e-9),
+            ("dual_feasibility_tolerance", 1e-9),
+        ):
+            self._solver.setOptionValue(option, value)
+        if self._solver.passModel(lp) == highspy.HighsStatus.kError:
+            raise ArylError("the solver refuses the program of classes")
+        if basis is not None:
+            status = highspy.HighsBasisStatus
+            start = highspy.HighsBasis()
+            start.col_status = [status.kBasic if b == 1 else status.kLower for b in basis[0].tolist()]
+            start.row_status = [
+                status.kBasic if b == 1 else (status.kLower if i < s else status.kUpper)
+                for i, b in enumerate(basis[1].tolist())
+            ]
+            start.valid, start.alien = True, False
+            self._solver.setBasis(start)
+
+    def _beside(self, pairs: Pairs) -> tuple[F, F]:
+        """(the first's rate, the second's) of every pair."""
+        a, b = self._kind[pairs.first], self._kind[pairs.second]
+        return self.kinds.beside[a, b, pairs.type], self.kinds.beside[b, a, pairs.type]
+
+    def _key(self, pairs: Pairs) -> I:
+        s, m = self._rate.shape
+        key: I = (pairs.first * s + pairs.second) * m + pairs.type
+        return key
+
+    def _unit_of(self, pairs: Pairs) -> F:
+        """Columns are in units of the smaller part, so that their entries are near 1."""
+        unit: F = np.minimum(self.parts.size[pairs.first], self.parts.size[pairs.second])
+        return unit
+
+    def _columns(self, pairs: Pairs) -> tuple[I, I, F, F]:
+        """(entries per column, rows, values, cost)."""
+        s = len(self.parts.size)
+        if not len(pairs):
+            none = np.zeros(0, dtype=np.int64)
+            return none, none, np.zeros(0), np.zeros(0)
+        a, b, kind = pairs.first, pairs.second, pairs.type
+        one, two = self._beside(pairs)
+        unit = self._unit_of(pairs)
+        own = a == b
+        rows = np.stack([a, b, s + a, s + b, 2 * s + kind], axis=1)
+        values = np.stack(
+            [
+                one / self._row[a] * unit * (1 + own),
+                two / self._row[b] * unit,
+                unit / self.parts.size[a] * (1 + own),
+                unit / self.parts.size[b],
+                self._gpus[a] * unit / self._types[kind],
+            ],
+            axis=1,
+        )
+        kept = np.ones(rows.shape, dtype=bool)
+        kept[own, 1] = kept[own, 3] = False
+        cost = np.zeros(len(pairs))
+        if self.kinds.worth is not None:
+            cost = (one + two) * self.kinds.worth[kind] * unit / self._unit
+        return kept.sum(axis=1), rows[kept], values[kept], cost
+
+    def solve(self, what: str) -> None:
+        """To optimality over all pairs there are. InfeasibleError where no t serves the needs."""
+        for _ in range(1000):
+            self._run(what)
+            worth = 0.0 if self.kinds.worth is None else self.kinds.worth / self._unit
+            wanted, value, self._over = price(
+                self.kinds,
+                self._kind,
+                self._gpus,
+                self.parts.size,
+                self._beta[:, None] + worth * np.ones(len(self._types)),
+                self._alpha,
+                self._lam,
+            )
+            # in the columns' own units, where the tolerance of the solver holds
+            wrong = value * self._unit_of(wanted) > 1e-9
+            wrong &= ~np.isin(self._key(wanted), self._key(self.pairs))  # what is there is rounding
+            if not wrong.any():
+                return
+            wanted, value = wanted.at(wrong), value[wrong]
+            if len(wanted) > MOST_NEW:
+                wanted = wanted.at(np.argpartition(-value, MOST_NEW)[:MOST_NEW])
+            counts, rows, values, cost = self._columns(wanted)
+            q = len(wanted)
+            starts = np.append(0, np.cumsum(counts)[:-1]).astype(np.int32)
+            self._solver.addCols(
+                q, cost, np.zeros(q), np.full(q, np.inf), len(rows), starts, rows.astype(np.int32), values
+            )
+            self.pairs = Pairs(
+                first=np.append(self.pairs.first, wanted.first),
+                second=np.append(self.pairs.second, wanted.second),
+                type=np.append(self.pairs.type, wanted.type),
+            )
+        raise ArylError(f"{what}: pairs that improve the program did not come to an end")
+
+    def _run(self, what: str) -> None:
+        import highspy
+
+        self._solver.run()
+        status = self._solver.getModelStatus()
+        if status in (
+            highspy.HighsModelStatus.kInfeasible,
+            highspy.HighsModelStatus.kUnboundedOrInfeasible,
+        ):
+            raise InfeasibleError(f"{what}: the rates that are asked for cannot be had together")
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise ArylError(f"{what}: not solved ({self._solver.modelStatusToString(status)})")
+        found = self._solver.getSolution()
+        s, m = self._rate.shape
+        t = int(self._with_t)
+        values, duals = np.array(found.col_value), np.array(found.row_dual)
+        self._reduced = np.array(found.col_dual)
+        self.t = float(values[0]) / self._unit if t else 0.0
+        self.alone: F = np.maximum(values[t : t + s * m], 0.0).reshape(s, m) * self.parts.size[:, None]
+        self.together: F = np.maximum(values[t + s * m :], 0.0) * self._unit_of(self.pairs)
+        # duals in the solver's objective; turned to the program's own below
+        self._beta: F = np.maximum(-duals[:s], 0.0) / self._row
+        self._lam: F = np.maximum(duals[2 * s :], 0.0) / self._types
+        gain = self._beta[:, None] * self._rate - self._gpus[:, None] * self._lam
+        if self.kinds.worth is not None:
+            gain += self._rate * self.kinds.worth / self._unit
+        gain[:, self.kinds.capacity <= 0] = 0.0
+        self._alpha: F = np.maximum(gain.max(axis=1), np.maximum(duals[s : 2 * s], 0.0) / self.parts.size)
+
+    @property
+    def bound(self) -> float:
+        """No solution is better: the value of the duals, made feasible for every column there could be."""
+        beta, lam = self._beta, self._lam + self._over
+        value = float(lam @ self.kinds.capacity + self._alpha @ self.parts.size - beta @ self.parts.need)
+        if self._with_t:
+            return value / float(beta @ self.parts.slope)
+        return value * self._unit
+
+    @property
+    def duals(self) -> tuple[F, F, F]:
+        """(β per part, α per part, λ per type), objective per unit of each right-hand side."""
+        size = 1.0 / float(self._beta @ self.parts.slope) if self._with_t else self._unit
+        return self._beta * size, self._alpha * size, self._lam * size
+
+    def columns(self) -> tuple[I, F, F, I]:
+        """(part, rate, time, label) of all time that is not idle, each pair once for each side; labels:
+        ``type`` alone, ``m + 2·column`` and ``m + 2·column + 1`` for the two sides of a pair."""
+        m = self._rate.shape[1]
+        part, kind = np.nonzero(self.alone > 1e-12)
+        on = np.flatnonzero(self.together > 1e-12)
+        used = self.pairs.at(on)
+        one, two = self._beside(used) if len(on) else (np.zeros(0), np.zeros(0))
+        time = self.together[on]
+        return (
+            np.concatenate([part, used.first, used.second]),
+            np.concatenate([self._rate[part, kind], one, two]),
+            np.concatenate([self.alone[part, kind], time, time]),
+            np.concatenate([kind, m + 2 * on, m + 2 * on + 1]),
+        )
+
+    def basis(self) -> tuple[I, I]:
+        found = self._solver.getBasis()
+        return (
+            np.array([int(b) for b in found.col_status], dtype=np.int64),
+            np.array([int(b) for b in found.row_status], dtype=np.int64),
+        )
+
+    def cut(self, parts: Parts, parent: I) -> ClassLP:
+        """The program of ``parts``, pieces of this one's: piece p comes of part ``parent[p]`` (sorted)."""
+        s, m = self._rate.shape
+        pieces = len(parent)
+        t = int(self._with_t)
+        columns, rows = self.basis()
+        many = np.bincount(parent, minlength=s)
+        heir = np.append(0, np.cumsum(many)[:-1])
+        basic = columns[t + s * m :] == 1
+        kept = np.flatnonzero(basic | (self._reduced[t + s * m :] > -NEAR))
+        old, basic = self.pairs.at(kept), basic[kept]
+        # every combination of the pieces of both sides
+        wide = many[old.second]
+        each = many[old.first] * wide
+        source = np.repeat(np.arange(len(old)), each)
+        place = np.arange(len(source)) - np.repeat(np.cumsum(each) - each, each)
+        first = heir[old.first[source]] + place // wide[source]
+        second = heir[old.second[source]] + place % wide[source]
+        kind = old.type[source]
+        status = (first == heir[first_parent := old.first[source]]) & (second == heir[old.second[source]])
+        own = first_parent == old.second[source]
+        status = np.where(status & basic[source], 1, 0)
+        gone = own & ((first > second) | ((first == second) & (parts.size[first] < 2)))
+
+        alone = np.zeros((pieces, m), dtype=np.int64)
+        alone[heir] = columns[t : t + s * m].reshape(s, m) == 1
+        of_rate, of_time = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
+        of_rate[heir], of_time[heir] = rows[:s] == 1, rows[s : 2 * s] == 1
+        key = (first * pieces + second) * m + kind
+        order = np.argsort(key)
+        sorted_key = key[order]
+        one, two = self._beside(old) if len(old) else (np.zeros(0), np.zeros(0))
+        touching: dict[int, list[tuple[float, int]]] = {}
+        for q in np.flatnonzero(basic).tolist():
+            a, b = int(old.first[q]), int(old.second[q])
+            if many[a] > 1:
+                touching.setdefault(a, []).append((float(one[q]), q))
+            if many[b] > 1 and a != b:
+                touching.setdefault(b, []).append((float(two[q]), q))
+        is_heir = np.zeros(pieces, dtype=bool)
+        is_heir[heir] = True
+        for piece in np.flatnonzero(~is_heir).tolist():
+            part = int(parent[piece])
+            choice = self._independent(part, rows, columns[t + part * m : t + part * m + m], touching)
+            if choice is None:
+                of_rate[piece] = of_time[piece] = 1
+                continue
+            for what, which in choice:
+                if what == "time":
+                    of_time[piece] = 1
+                elif what == "rate":
+                    of_rate[piece] = 1
+                elif what == "alone":
+                    alone[piece, which] = 1
+                else:
+                    a, b = int(old.first[which]), int(old.second[which])
+                    x, y = (piece, int(heir[b])) if a == part else (int(heir[a]), piece)
+                    if a == b == part:
+                        x, y = min(x, y), max(x, y)
+                    at = np.searchsorted(sorted_key, (x * pieces + y) * m + old.type[which])
+                    status[order[at]] = 1
+        held = np.flatnonzero(~gone)
+        first, second, status = first[held], second[held], status[held]
+        pairs = Pairs(first=np.minimum(first, second), second=np.maximum(first, second), type=kind[held])
+        start = (
+            np.concatenate([columns[:t], alone.ravel(), status]),
+            np.concatenate([of_rate, of_time, rows[2 * s :]]),
+        )
+        square = int((start[0] == 1).sum() + (start[1] == 1).sum()) == 2 * pieces + m
+        return ClassLP(self.kinds, parts, pairs, start if square else None)
+
+    def _independent(
+        self, part: int, rows: I, alone: I, touching: dict[int, list[tuple[float, int]]]
+    ) -> tuple[tuple[str, int], tuple[str, int]] | None:
+        """Two basic columns of the part whose (rate, time) entries are independent."""
+        s = len(self._kind)
+        scale = float(self.kinds.scale[self.parts.of[part]])
+        candidates: list[tuple[str, int, float, float]] = []
+        if rows[s + part] == 1:
+            candidates.append(("time", 0, 0.0, 1.0))
+        if rows[part] == 1:
+            candidates.append(("rate", 0, 1.0, 0.0))
+        candidates += [
+            ("alone", j, float(self._rate[part, j]) / scale, 1.0) for j in np.flatnonzero(alone == 1).tolist()
+        ]
+        candidates += [("pair", q, rate / scale, 1.0) for rate, q in touching.get(part, [])]
+        best, found = 1e-9, None
+        for i, x in enumerate(candidates):
+            for y in candidates[:i]:
+                size = abs(x[2] * y[3] - x[3] * y[2])
+                if size > best:
+                    best, found = size, ((x[0], x[1]), (y[0], y[1]))
+        return found
