@@ -165,7 +165,7 @@ def _answer() -> str:
     known = {"d": "d", "detach": "d", "s": "s", "stop": "s", "w": "w", "watch": "w", "watch on": "w", "": "d"}
     sys.stderr.write("\n")
     while True:
-        sys.stderr.write("[d]etach, the job goes on · [s]top with a final checkpoint · [w]atch on? [d] ")
+        sys.stderr.write("[d]etach: the job goes on · [s]top: save, then end · [w]atch on? [d] ")
         sys.stderr.flush()
         said = sys.stdin.readline()
         answer = known.get(said.strip().lower())

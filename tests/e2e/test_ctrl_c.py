@@ -117,7 +117,8 @@ def test_watch_on_watches_on(new_home: NewHome) -> None:
 
 def test_an_answer_that_is_none_is_asked_again(new_home: NewHome) -> None:
     home = new_home(quiet())
-    terminal = launch(home, "-y")
+    path = str(home.job_file(job(steps=50_000, step_s=0.02)))  # it must outlive the conversation
+    terminal = Terminal(home, "launch", path, "--infra", "local", "-y")
     terminal.see("first heartbeat")
     terminal.type(CTRL_C)
     for answer in (b"yes\n", b"sure\n", b"x\n"):
