@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 F = NDArray[np.float64]
 
-TINY = 1e-300
+TINY = 1e-200
 TOLERANCE = 1e-9
 """By how much, relative to its need, a hard rate row may be missed."""
 
@@ -226,7 +226,7 @@ def bound_of(p: Scaled, beta: F, lam: F, t: float) -> tuple[F, F, float]:
         mass = float(slope @ beta)
         if p.drift is not None:
             mass += float(p.drift @ lam)
-        if not mass > 0:
+        if not mass > TINY:
             return beta, lam, np.inf
         beta, lam = beta / mass, lam / mass
         if curved is not None:

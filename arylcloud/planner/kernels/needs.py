@@ -16,6 +16,9 @@ from arylcloud.planner.kernels.jobform import F, JobLP, Solution
 ROOM = 1.05
 """The first program stops here: enough to start well inside."""
 
+JUST = 9e-7
+"""A set that is only just met leaves the second program no interior: its needs are lowered by up to this."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Met:
@@ -49,8 +52,7 @@ def meet(lp: JobLP, *, gap: float = 1e-7) -> Met:
     )
     if first.objective < 1.0 - 2 * gap:
         return Met(solution=None, part=first.bound)
-    # a set that is only just met is met to the gap of the proof that it is
-    need = lp.need if first.objective >= 1.0 else lp.need * first.objective
+    need = lp.need * min(1.0, first.objective * (1.0 - JUST))
     inside = np.zeros_like(lp.rate)
     inside[:, asks] = first.x / np.sqrt(np.clip(first.objective, 1.0, ROOM))
     return Met(solution=interior.solve(replace(lp, need=need), gap=gap, start=inside), part=first.bound)

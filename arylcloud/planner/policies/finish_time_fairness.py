@@ -7,8 +7,8 @@ jobs), C_i the time that the steps done so far would have taken at the equal par
 in ``memory``: ``C_i += (N_i before − N_i)/q_i before`` at each call, 0 at first sight; a problem may
 say it itself (``isolated_s``).
 
-With σ = 1/ρ: ``rate_i ≥ (N_i/D_i)·σ / (1 − (t_i/D_i)·σ)``, convex in σ: the largest σ is one convex program of
-the form of :mod:`arylcloud.planner.kernels.jobform`, solved in one go.
+With σ = 1/ρ: ``rate_i ≥ (N_i/D_i)·σ / (1 − (t_i/D_i)·σ)``, convex in σ: the largest σ is one convex program
+of the form of :mod:`arylcloud.planner.kernels.jobform`, solved in one go.
 
 ``agnostic`` takes each job's rate on the reference type (Gavel: the V100) for its rate everywhere. Weights do
 not enter. References: Narayanan et al., Gavel, OSDI 2020, §4.2; Mahajan et al., Themis, NSDI 2020.

@@ -1,4 +1,4 @@
-"""Themis, as its simulator has it: GPUs go, whole and by rounds, to the jobs with the worst finish-time ratio.
+"""Themis, as its simulator has it: GPUs go, whole and by rounds, to the jobs of the worst finish-time ratio.
 
     ρ_i = (t_i + N_i / max_j T_ij) / (C_i + N_i / q_i)
 
