@@ -86,7 +86,7 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
             return f"training at step {event.step:,}"
         case ev.TrainingStopped():
             lost = max(0, event.last_step - event.committed_step)
-            tail = f", {lost:,} steps to repeat" if event.how == "lost" else ""
+            tail = f", {lost:,} step{'' if lost == 1 else 's'} to repeat" if event.how == "lost" else ""
             return f"training stopped at step {event.last_step:,} ({_HOW[event.how]}){tail}"
         case ev.CommandEnded():
             where = "setup" if event.in_setup else "command"

@@ -20,6 +20,7 @@ from arylcloud.cli.report_text import (
     ending,
     machine_amounts,
     minimum_text,
+    percent,
     shown_parts,
 )
 
@@ -163,7 +164,8 @@ def _split(r: Report) -> str:
         for kind in KINDS
     }
     bar = "".join(
-        f'<span class="b {kind}" style="flex:{share:.6f}" title="{NAMES[kind]} {share:.0%}"></span>'
+        f'<span class="b {kind}" style="flex:{share:.6f}"'
+        f' title="{NAMES[kind]} {escape(percent(share))}"></span>'
         for kind, share in shares.items()
         if share > 0
     )
@@ -171,7 +173,7 @@ def _split(r: Report) -> str:
         [
             f'<span class="sw b {kind}"></span>{NAMES[kind]}',
             escape(text),
-            f"{shares[kind]:.0%}",
+            escape(percent(shares[kind])),
             escape(seconds(getattr(r.seconds, kind))),
         ]
         for kind, text in zip(KINDS, shown, strict=True)

@@ -146,8 +146,17 @@ def _split_table(r: Report) -> Table:
         if micro is not None and micro.total > 0:
             part = getattr(micro, kind) / micro.total
         bar = Text(MARKS[kind] * round(part * 40), style=STYLES[kind])
-        table.add_row(NAMES[kind], text, f"{part:.0%}", seconds(spent_s), bar)
+        table.add_row(NAMES[kind], text, percent(part), seconds(spent_s), bar)
     return table
+
+
+def percent(part: float) -> str:
+    """Whole percent; a little is not nothing.
+
+    >>> percent(0.0), percent(0.004), percent(0.276)
+    ('0%', '<1%', '28%')
+    """
+    return "<1%" if 0 < part < 0.005 else f"{part:.0%}"
 
 
 def minimum_text(made: Account) -> str | None:

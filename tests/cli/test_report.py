@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.diary import JOB, Diary, offer, survivor
 
-from arylcloud.cli import plantable, report_chart
+from arylcloud.cli import plantable, report_chart, report_text
 from arylcloud.cli.main import run
 from arylcloud.cli.report import account, document
 from arylcloud.cli.report_html import page
@@ -300,7 +300,7 @@ def test_shown_amounts_add_up_to_the_shown_sum(micro: list[int]) -> None:
         assert abs(text * 100 - value) <= unit * 100
 
 
-@pytest.mark.parametrize("module", [plantable, report_chart])
+@pytest.mark.parametrize("module", [plantable, report_chart, report_text])
 def test_doctests(module: ModuleType) -> None:
     found = doctest.testmod(module)
     assert found.attempted > 0
