@@ -19,6 +19,7 @@ from arylcloud.planner.rank import best, pareto, score
 from arylcloud.planner.upkeep import Assumptions
 from arylcloud.pricing.hazard import OwnHistory, SpotAdvisor
 from arylcloud.pricing.table import OfferTable
+from arylcloud.pricing.tariffs import Tariffs
 
 F = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -68,9 +69,10 @@ def evaluate(
     library: Library | None = None,
     advisor: SpotAdvisor | None = None,
     history: Iterable[OwnHistory] = (),
+    tariffs: Tariffs | None = None,
     estimator: Estimator = estimate_configs,
 ) -> Evaluation:
-    """Hours, dollars, limits and score of every candidate."""
+    """Hours, dollars, limits and score of every candidate. ``advisor``, ``tariffs``: None = the bundled."""
     cands = candidates(
         spec,
         table,
@@ -79,6 +81,7 @@ def evaluate(
         library=library,
         advisor=advisor,
         history=history,
+        tariffs=tariffs,
         estimator=estimator,
     )
     groups, price = cands.cost_of_groups(), table.usd_per_hour.take(cands.rows)

@@ -185,14 +185,17 @@ def _rates(known: Iterable[OwnHistory], quantile: Quantile) -> Floats:
 
 
 def _apply_bands(table: OfferTable, advisor: SpotAdvisor, source: NDArray[np.int16]) -> None:
-    """Sets ``source`` of AWS's spot rows that have a band: one table lookup by (region, type)."""
+    """Sets ``source`` (1 on spot, else 0) of AWS's spot rows that have a band, by (region, type)."""
     regions = {name: i for i, name in enumerate(table.region_names)}
     types = {name: i for i, name in enumerate(table.instance_type_names)}
     band_code = {band: 2 + i for i, band in enumerate(MEAN_LIFE_H)}
-    lookup = np.zeros((len(regions), len(types)), dtype=np.int16)
-    for (region, name), band in advisor.bands.items():
-        if region in regions and name in types:
-            lookup[regions[region], types[name]] = band_code[band]
-    rows = np.flatnonzero((table.market == SPOT) & table.mask("cloud", ["aws"]))
-    found = lookup.ravel().take(table.region.take(rows) * len(types) + table.instance_type.take(rows))
+    banded = {
+        regions[region] * len(types) + types[name]: band_code[band]
+        for (region, name), band in advisor.bands.items()
+        if region in regions and name in types
+    }
+    lookup = np.zeros(len(regions) * len(types), dtype=np.int16)
+    lookup[np.array([*banded], dtype=np.intp)] = [*banded.values()]
+    rows = np.flatnonzero((source > 0) & table.mask("cloud", ["aws"]))
+    found = lookup.take(table.region.take(rows) * len(types) + table.instance_type.take(rows))
     source[rows] = np.where(found > 0, found, source[rows])
