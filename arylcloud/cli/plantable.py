@@ -106,8 +106,8 @@ def _legend(plan: Plan, rows: list[_Row], columns: int) -> str:
         parts.append(f"+N: N more places of it among the first {len(plan.candidates)}")
     if plan.chosen.usd is not None:
         parts.append(
-            "p90: pessimistic, expected with the losses at their bad end (of assumed ones three times as"
-            " many) and the rate at its low end, both at once"
+            "p50: median; p90: pessimistic, expected with the losses at their bad end (of assumed ones three"
+            " times as many) and the rate at its low end, both at once"
         )
         parts.append("rate: where it is from, and its band")
     aim = plan.job.objective

@@ -33,6 +33,7 @@ def plan_by_tflops(
     seed: int = 0,
 ) -> Plan:
     """Offers by $ per estimated TFLOP-hour; hours and dollars of the run stay unknown."""
+    from arylcloud.planner.explain import price_age
     from arylcloud.planner.relax import no_peak_known
     from arylcloud.planner.single import POLICY, asked_zone, stamp
 
@@ -80,6 +81,7 @@ def plan_by_tflops(
         f"no {missing}: ranked by dollars per estimated TFLOP-hour (16-bit peak × usual utilisation),"
         " whatever the job would really get out of each; time and total cost are not known"
     ]
+    why.append(f"the first: {price_age(picked[0])}")
     limits = spec.constraints
     if limits.deadline_s is not None or limits.budget_usd is not None or limits.max_runtime_s is not None:
         why.append(f"deadline, budget and max_runtime cannot be checked beforehand without {missing}")

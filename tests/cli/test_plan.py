@@ -170,6 +170,9 @@ def test_the_winner_says_how_old_its_price_is(job: Path, capsys: pytest.CaptureF
     assert unknown["chosen"]["as_of"] is None
     assert "price is of UNKNOWN AGE" in unknown["why"][0]
     assert "--max-age" in unknown["why"][0]
+    bare = job.with_name("bare.yaml")
+    bare.write_text("run: x\nresources: {accelerators: A100:8, use_spot: true, cloud: aws}\n")
+    assert any("price is of UNKNOWN AGE" in text for text in plan_json(capsys, bare)["why"])
     dated = plan_json(capsys, job, "--max-age", "3000d", "--budget", "$9999")
     assert dated["chosen"]["as_of"] is not None
     assert f"its price is of {dated['chosen']['as_of'][:10]}" in dated["why"][0]
