@@ -76,13 +76,12 @@ def _largest_sum(problem: ClusterProblem, worth: F) -> Allocation:
             bound=total,
             worker_value=np.zeros(m),
             unplaceable=lost,
+            reduced_cost=(worth * everyone).sum(axis=1)[:, None] - worth,
             memory=Memory(),
         )
-    found = solve(
-        JobLP(rate=worth.T, gpus=problem.gpus, capacity=problem.workers, gain=np.ascontiguousarray(worth.T)),
-        warm=problem.memory.warm if isinstance(problem.memory, Memory) else None,
-    )
-    return answer(found, np.ones(n, dtype=bool), unplaceable=lost)
+    lp = JobLP(rate=worth.T, gpus=problem.gpus, capacity=problem.workers, gain=np.ascontiguousarray(worth.T))
+    found = solve(lp, warm=problem.memory.warm if isinstance(problem.memory, Memory) else None)
+    return answer(found, np.ones(n, dtype=bool), unplaceable=lost, lp=lp)
 
 
 def _pace(problem: ClusterProblem) -> F:
@@ -101,10 +100,11 @@ def _with_deadlines(problem: ClusterProblem, rng: np.random.Generator) -> Alloca
         return per_dollar(problem, rng)
     if np.isinf(pace).any():
         return 0.0
-    met = meet(_program(problem, pace))
+    lp = _program(problem, pace)
+    met = meet(lp)
     if met.solution is None:
         return met.part
-    return answer(met.solution, np.ones(len(problem), dtype=bool), unplaceable=unplaceable(problem))
+    return answer(met.solution, np.ones(len(problem), dtype=bool), unplaceable=unplaceable(problem), lp=lp)
 
 
 def _program(problem: ClusterProblem, pace: F) -> JobLP:

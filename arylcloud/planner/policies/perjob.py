@@ -105,8 +105,10 @@ def answer(
     *,
     value: Callable[[float], float] = lambda t: t,
     unplaceable: I | None = None,
+    lp: JobLP | None = None,
 ) -> Allocation:
-    """The allocation of all jobs from the program of those that run."""
+    """The allocation of all jobs from the program of those that run; with ``lp``, a program with a gain and
+    all jobs in it, also what any other use of their time loses."""
     shares = np.zeros((len(runs), found.x.shape[0]))
     shares[runs] = found.x.T
     return Allocation(
@@ -115,8 +117,19 @@ def answer(
         bound=value(found.bound),
         worker_value=found.type_value,
         unplaceable=unplaceable,
+        reduced_cost=None if lp is None else reduced_costs(lp, found),
         memory=Memory(warm=Warm.of(found)),
     )
+
+
+def reduced_costs(lp: JobLP, found: Solution) -> F:
+    """(n, m) ``α_i − (gain_ij + rate_ij·β_i − gpus_i·λ_j)`` at the solution's prices, α the least that is
+    feasible: the duals of x ≥ 0."""
+    assert lp.gain is not None
+    net = lp.gain + lp.rate * found.rate_value - lp.gpus * found.type_value[:, None]
+    best = np.maximum(net.max(axis=0), 0.0)
+    cost: F = np.ascontiguousarray((best - net).T)
+    return cost
 
 
 def too_tight(problem: ClusterProblem, alone: I, part: float) -> InfeasibleError:

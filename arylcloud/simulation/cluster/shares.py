@@ -24,6 +24,9 @@ from arylcloud.simulation.cluster.mechanism import by_need, fill, priorities
 from arylcloud.simulation.cluster.roster import Placement, Roster
 from arylcloud.simulation.cluster.workload import Workload
 
+_NOISE, _SPARE = 1e-6, 1e-9
+"""A share so small is none where leftovers have an order of their own; the largest entry of that order."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Shares:
@@ -137,9 +140,22 @@ class Shares:
         self.last_s = now_s
         allocation = self._ask(now_s, workload)
         self.share = np.ascontiguousarray(allocation.shares.T)
-        self.useful = np.where(self.roster.rate > 0.0, self.share, 0.0)
+        self.useful = np.where(self.roster.rate > 0.0, self._with_spare(allocation), 0.0)
         self.known = np.ones(len(self.roster), np.bool_)
         self.stale, self.ranks = False, None
+
+    def _with_spare(self, allocation: Allocation) -> F:
+        """Shares, and far below them an order for GPUs that are left over, where the policy knows one: by
+        the inverse of what the objective would lose, as an interior point leaves it (``x = μ/z``; what a
+        solver rounds away, the jobs that would lose more than a mean job is worth, get none).
+        """
+        if allocation.reduced_cost is None or not isinstance(allocation.objective, float):
+            return self.share
+        idle = (self.share <= _NOISE) & self.roster.fits
+        ease = 1.0 / np.maximum(allocation.reduced_cost.T, 1e-12) - len(self.roster) / allocation.objective
+        ease = np.where(idle, np.maximum(ease, 0.0), 0.0)
+        most = float(ease.max(initial=0.0))
+        return np.where(idle, ease * (_SPARE / most) if most else 0.0, self.share)
 
     def _ask(self, now_s: float, workload: Workload) -> Allocation:
         problem = self._problem(now_s, workload)
