@@ -122,14 +122,16 @@ def solve(
         fade=fade,
     )
     scale = jobs.kinds.scale[jobs.job_class]
-    t = _alone(jobs, demand) if fade is not None else 1.0
+    t = most = _alone(jobs, demand)
     need, slope = demand.tangent(t)
     order = np.lexsort((-(need + slope * t) / scale, jobs.job_class))
     first = np.flatnonzero(np.append(True, np.diff(jobs.job_class[order]) > 0))
-    lp = ClassLP(jobs.kinds, _parts(jobs, order, first, need, slope), no_pairs())
-    for rounds in range(1, 2 * n + 50):
-        lp.solve(what)
-        asked = (need + slope * lp.t)[order] / scale[order]
+    lp = ClassLP(jobs.kinds, _parts(jobs, order, first, need, slope), no_pairs(), reach=t)
+    priced = True
+    for rounds in range(1, 3 * n + 50):
+        lp.solve(what, price=priced)
+        t = min(lp.t, t) if fade is not None else lp.t
+        asked = (need + slope * t)[order] / scale[order]
         again = _sorted(asked, first)
         if again is not None:
             order, asked = order[again], asked[again]
@@ -137,19 +139,24 @@ def solve(
         row_scale = jobs.kinds.scale[lp.parts.of]
         held = segments(part, rate / row_scale[part], time, label, lp.parts.size)
         at = cuts(asked, first, held)
-        bent = demand.bent(need, slope, lp.t)
+        bent = demand.bent(need, slope, t)
+        if not len(at) and not bent and not priced:
+            priced = True
+            continue
         if not len(at) and not bent:
             asked = raised(np.maximum(asked, 0.0), first, held)
             member, segment, amount = spread(asked, first, held)
             single, paired, at = _hand_out(member, held.label[segment], amount, lp, n, first)
             if not len(at):
-                return _answer(lp, order, first, single, paired, rounds)
+                bound = min(lp.bound, most) if lp.kinds.worth is None else lp.bound
+                return _answer(lp, t, bound, order, first, single, paired, rounds)
+        priced = False
         if bent:
-            need, slope = demand.tangent(lp.t)
+            need, slope = demand.tangent(t)
         begin = np.union1d(first, at)
         parent = np.searchsorted(first, begin, side="right") - 1
         first = begin
-        lp = lp.cut(_parts(jobs, order, first, need, slope), parent)
+        lp = lp.cut(_parts(jobs, order, first, need, slope), parent, reach=t)
     raise ArylError(f"{what}: parts of single jobs, and still not served")
 
 
@@ -185,10 +192,10 @@ def _alone(jobs: Classes, demand: _Demand) -> float:
     if len(kinds.beside):
         best = np.maximum(best, (kinds.beside * usable).max(axis=(1, 2))[kinds.kind])
     spare = best[jobs.job_class] - demand.need
-    assert demand.fade is not None
-    ask = demand.slope + demand.fade * spare
+    ask = demand.slope if demand.fade is None else demand.slope + demand.fade * spare
     on = demand.slope > 0
-    return float((spare[on] / ask[on]).min())
+    most = float((spare[on] / ask[on]).min()) if on.any() else 1.0
+    return most if most > 0 else 1.0
 
 
 def _parts(jobs: Classes, order: I, first: I, need: F, slope: F) -> Parts:
@@ -237,7 +244,14 @@ def _hand_out(
 
 
 def _answer(
-    lp: ClassLP, order: I, first: I, single: tuple[I, I, F], paired: tuple[I, I, I, F], rounds: int
+    lp: ClassLP,
+    t: float,
+    bound: float,
+    order: I,
+    first: I,
+    single: tuple[I, I, F],
+    paired: tuple[I, I, I, F],
+    rounds: int,
 ) -> Shared:
     n, m = len(order), lp.alone.shape[1]
     flat = _summed(order[single[0]] * m + single[1], single[2], n * m)
@@ -254,8 +268,8 @@ def _answer(
         shares=shares,
         pairs=pairs,
         pair_shares=pair_shares,
-        t=lp.t,
-        bound=lp.bound,
+        t=t,
+        bound=bound,
         need_value=beta[back],
         time_value=alpha[back],
         type_value=lam,

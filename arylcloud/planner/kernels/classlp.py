@@ -3,7 +3,7 @@
 A *part* ``a`` is a set of jobs of one class; n_a members, R_a, ``need_a``, ``slope_a`` sums over them::
 
     max   t   or   Σ worth_j·(steps/s on type j)                                          duals
-    s.t.  Σ_j rate_aj·x_aj + Σ_b,j rate_abj·y_abj ≥ need_a + slope_a·t      per part      β_a ≥ 0
+    s.t.  Σ_j rate_aj·x_aj + Σ_b,j rate_abj·y_abj ≥ need_a·u + slope_a·t    per part      β_a ≥ 0    u = 1
           Σ_j x_aj + Σ_b,j y_abj (twice where b = a) ≤ n_a                  per part      α_a ≥ 0
           Σ_a gpus_a·x_aj + Σ_a≤b gpus_a·y_abj ≤ capacity_j                 per type      λ_j ≥ 0
 
@@ -14,7 +14,9 @@ afresh: the pieces inherit the part's prices, which stay dual feasible, through 
 piece repeats two independent columns of the part; the dual simplex method repairs what is left (a few dozen
 steps).
 
-HiGHS solves; its status is checked, and :attr:`ClassLP.bound` is computed from repaired duals, not believed.
+Needs that cannot be met with the columns at hand are a program of their own first, max u ≤ 1, with the same
+search for pairs. HiGHS solves; its status is checked, and :attr:`ClassLP.bound` is computed from repaired
+duals, not believed.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ import numpy as np
 from arylcloud.core.errors import ArylError, InfeasibleError
 from arylcloud.planner.cluster import F, I
 from arylcloud.planner.kernels.classparts import Kinds, Pairs, Parts, price
-from arylcloud.planner.kernels.highs import model
 
 NEAR = 1e-7
 """Columns whose reduced cost is within this of 0 are kept when a part is cut."""
@@ -36,20 +37,27 @@ MOST_NEW = 400
 class ClassLP:
     """One program; :meth:`solve` it, read it, :meth:`cut` it."""
 
-    def __init__(self, kinds: Kinds, parts: Parts, pairs: Pairs, basis: tuple[I, I] | None = None) -> None:
-        """``basis``: statuses of columns (t, alone, pairs) and rows (rates, times, types); 1 = basic."""
+    def __init__(
+        self,
+        kinds: Kinds,
+        parts: Parts,
+        pairs: Pairs,
+        *,
+        reach: float,
+        basis: tuple[I, I] | None = None,
+    ) -> None:
+        """``reach``: about as large as t can be, its unit. ``basis``: statuses of the columns (u, t, alone,
+        pairs) and of the rows (rates, times, types); 1 = basic."""
         self.kinds, self.parts, self.pairs = kinds, parts, pairs
         self._kind = kinds.kind[parts.of] if len(kinds.beside) else parts.of
         self._rate = kinds.rate[parts.of]
         self._gpus = kinds.gpus[parts.of]
-        self._row = kinds.scale[parts.of] * parts.size
         self._with_t = kinds.worth is None
-        asked = parts.slope / self._row
-        self._unit = float(asked.max()) if self._with_t else self._largest_gain()
-        if not self._unit > 0:
-            self._unit = 1.0
+        self._meeting = False
+        self._row = np.maximum(kinds.scale[parts.of] * parts.size, parts.slope * reach)
+        self._unit = 1.0 / reach if self._with_t else self._largest_gain() or 1.0
         self._types = np.where(kinds.capacity > 0, kinds.capacity, 1.0)
-        self._open(asked, basis)
+        self._open(parts.slope / self._row, basis)
 
     def _largest_gain(self) -> float:
         assert self.kinds.worth is not None
@@ -73,21 +81,12 @@ class ClassLP:
             axis=1,
         )
         counts, pair_rows, pair_values, pair_cost = self._columns(pairs)
-        t = 1 if self._with_t else 0
         cost = np.zeros(s * m)
         if self.kinds.worth is not None:
             cost = (self._rate * self.kinds.worth * size[:, None]).ravel() / self._unit
         upper = np.where(self._rate.ravel() > 0, np.inf, 0.0)
-        lp = model(
-            np.concatenate([np.ones(t), cost, pair_cost]),
-            starts=np.cumsum(np.concatenate([[0], [s] * t, np.full(s * m, 3), counts])),
-            rows=np.concatenate([np.arange(s * t), rows.ravel(), pair_rows]),
-            values=np.concatenate([-asked / self._unit if t else [], values.ravel(), pair_values]),
-            upper=np.concatenate([np.full(t, np.inf), upper, np.full(len(pairs), np.inf)]),
-            row_lower=np.concatenate([parts.need / self._row, np.full(s + m, -np.inf)]),
-            row_upper=np.concatenate([np.full(s, np.inf), np.ones(s), self.kinds.capacity > 0]),
-            maximise=True,
-        )
+        width = 2 + s * m + len(pairs)
+        self._cost = np.concatenate([[0.0, float(self._with_t)], cost, pair_cost])
         self._solver: Any = _Highs()
         for option, value in (
             ("output_flag", False),
@@ -96,7 +95,25 @@ class ClassLP:
             ("dual_feasibility_tolerance", 1e-9),
         ):
             self._solver.setOptionValue(option, value)
-        if self._solver.passModel(lp) == highspy.HighsStatus.kError:
+        starts = np.cumsum(np.concatenate([[0, s, s], np.full(s * m, 3), counts]))
+        accepted = self._solver.passModel(
+            width,
+            2 * s + m,
+            int(starts[-1]),
+            int(highspy.MatrixFormat.kColwise),
+            int(highspy.ObjSense.kMaximize),
+            0.0,
+            self._cost,
+            np.append(1.0, np.zeros(width - 1)),
+            np.concatenate([[1.0, np.inf], upper, np.full(len(pairs), np.inf)]),
+            np.concatenate([np.zeros(s), np.full(s + m, -np.inf)]),
+            np.concatenate([np.full(s, np.inf), np.ones(s), np.where(self.kinds.capacity > 0, 1.0, 0.0)]),
+            starts.astype(np.int32),
+            np.concatenate([np.arange(s), np.arange(s), rows.ravel(), pair_rows]).astype(np.int32),
+            np.concatenate([-parts.need / self._row, -asked / self._unit, values.ravel(), pair_values]),
+            np.zeros(width, dtype=np.int32),
+        )
+        if accepted == highspy.HighsStatus.kError:
             raise ArylError("the solver refuses the program of classes")
         if basis is not None:
             status = highspy.HighsBasisStatus
@@ -148,15 +165,52 @@ class ClassLP:
         kept = np.ones(rows.shape, dtype=bool)
         kept[own, 1] = kept[own, 3] = False
         cost = np.zeros(len(pairs))
-        if self.kinds.worth is not None:
+        if self.kinds.worth is not None and not self._meeting:
             cost = (one + two) * self.kinds.worth[kind] * unit / self._unit
         return kept.sum(axis=1), rows[kept], values[kept], cost
 
-    def solve(self, what: str) -> None:
-        """To optimality over all pairs there are. InfeasibleError where no t serves the needs."""
+    def solve(self, what: str, *, price: bool = True) -> None:
+        """To optimality over all pairs there are; without ``price``, over those at hand.
+        InfeasibleError where the needs cannot be met."""
+        if (self._priced if price else self._run)(what):
+            return
+        self._meet(what)
+        if not self._priced(what):
+            raise ArylError(f"{what}: needs that can be met were not")
+
+    def _meet(self, what: str) -> None:
+        """Pairs until every need is met."""
+        self._objective(meeting=True)
+        self._priced(what)
+        if self._part < 1 - 1e-9:
+            part = f"{100 * self._part:.6g} %"
+            raise InfeasibleError(
+                f"{what}: at most {part} of the rates that are asked for can be had together"
+            )
+        self._objective(meeting=False)
+
+    def _objective(self, *, meeting: bool) -> None:
+        """max u, u ≤ 1 and t = 0; or the program's own, u = 1."""
+        self._meeting = meeting
+        width = self._rate.size + 2 + len(self.pairs)
+        cost = np.zeros(width)
+        cost[0] = float(meeting)
+        if not meeting:
+            cost[: 2 + self._rate.size] = self._cost[: 2 + self._rate.size]
+            cost[2 + self._rate.size :] = self._columns(self.pairs)[3]
+        which = np.arange(width, dtype=np.int32)
+        self._solver.changeColsCost(width, which, cost)
+        self._solver.changeColBounds(0, 0.0 if meeting else 1.0, 1.0)
+        self._solver.changeColBounds(1, 0.0, 0.0 if meeting else np.inf)
+
+    def _priced(self, what: str) -> bool:
+        """The present objective, over all pairs; False where the columns at hand do not meet the needs."""
         for _ in range(1000):
-            self._run(what)
-            worth = 0.0 if self.kinds.worth is None else self.kinds.worth / self._unit
+            if not self._run(what):
+                return False
+            worth: F | float = 0.0
+            if self.kinds.worth is not None and not self._meeting:
+                worth = self.kinds.worth / self._unit
             wanted, value, self._over = price(
                 self.kinds,
                 self._kind,
@@ -170,7 +224,7 @@ class ClassLP:
             wrong = value * self._unit_of(wanted) > 1e-9
             wrong &= ~np.isin(self._key(wanted), self._key(self.pairs))  # what is there is rounding
             if not wrong.any():
-                return
+                return True
             wanted, value = wanted.at(wrong), value[wrong]
             if len(wanted) > MOST_NEW:
                 wanted = wanted.at(np.argpartition(-value, MOST_NEW)[:MOST_NEW])
@@ -187,7 +241,7 @@ class ClassLP:
             )
         raise ArylError(f"{what}: pairs that improve the program did not come to an end")
 
-    def _run(self, what: str) -> None:
+    def _run(self, what: str) -> bool:
         import highspy
 
         self._solver.run()
@@ -196,25 +250,25 @@ class ClassLP:
             highspy.HighsModelStatus.kInfeasible,
             highspy.HighsModelStatus.kUnboundedOrInfeasible,
         ):
-            raise InfeasibleError(f"{what}: the rates that are asked for cannot be had together")
+            return False
         if status != highspy.HighsModelStatus.kOptimal:
             raise ArylError(f"{what}: not solved ({self._solver.modelStatusToString(status)})")
         found = self._solver.getSolution()
         s, m = self._rate.shape
-        t = int(self._with_t)
         values, duals = np.array(found.col_value), np.array(found.row_dual)
         self._reduced = np.array(found.col_dual)
-        self.t = float(values[0]) / self._unit if t else 0.0
-        self.alone: F = np.maximum(values[t : t + s * m], 0.0).reshape(s, m) * self.parts.size[:, None]
-        self.together: F = np.maximum(values[t + s * m :], 0.0) * self._unit_of(self.pairs)
+        self._part, self.t = float(values[0]), float(values[1]) / self._unit
+        self.alone: F = np.maximum(values[2 : 2 + s * m], 0.0).reshape(s, m) * self.parts.size[:, None]
+        self.together: F = np.maximum(values[2 + s * m :], 0.0) * self._unit_of(self.pairs)
         # duals in the solver's objective; turned to the program's own below
         self._beta: F = np.maximum(-duals[:s], 0.0) / self._row
         self._lam: F = np.maximum(duals[2 * s :], 0.0) / self._types
         gain = self._beta[:, None] * self._rate - self._gpus[:, None] * self._lam
-        if self.kinds.worth is not None:
+        if self.kinds.worth is not None and not self._meeting:
             gain += self._rate * self.kinds.worth / self._unit
         gain[:, self.kinds.capacity <= 0] = 0.0
         self._alpha: F = np.maximum(gain.max(axis=1), np.maximum(duals[s : 2 * s], 0.0) / self.parts.size)
+        return True
 
     @property
     def bound(self) -> float:
@@ -254,16 +308,15 @@ class ClassLP:
             np.array([int(b) for b in found.row_status], dtype=np.int64),
         )
 
-    def cut(self, parts: Parts, parent: I) -> ClassLP:
+    def cut(self, parts: Parts, parent: I, *, reach: float) -> ClassLP:
         """The program of ``parts``, pieces of this one's: piece p comes of part ``parent[p]`` (sorted)."""
         s, m = self._rate.shape
         pieces = len(parent)
-        t = int(self._with_t)
         columns, rows = self.basis()
         many = np.bincount(parent, minlength=s)
         heir = np.append(0, np.cumsum(many)[:-1])
-        basic = columns[t + s * m :] == 1
-        kept = np.flatnonzero(basic | (self._reduced[t + s * m :] > -NEAR))
+        basic = columns[2 + s * m :] == 1
+        kept = np.flatnonzero(basic | (self._reduced[2 + s * m :] > -NEAR))
         old, basic = self.pairs.at(kept), basic[kept]
         # every combination of the pieces of both sides
         wide = many[old.second]
@@ -279,7 +332,7 @@ class ClassLP:
         gone = own & ((first > second) | ((first == second) & (parts.size[first] < 2)))
 
         alone = np.zeros((pieces, m), dtype=np.int64)
-        alone[heir] = columns[t : t + s * m].reshape(s, m) == 1
+        alone[heir] = columns[2 : 2 + s * m].reshape(s, m) == 1
         of_rate, of_time = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
         of_rate[heir], of_time[heir] = rows[:s] == 1, rows[s : 2 * s] == 1
         key = (first * pieces + second) * m + kind
@@ -297,7 +350,7 @@ class ClassLP:
         is_heir[heir] = True
         for piece in np.flatnonzero(~is_heir).tolist():
             part = int(parent[piece])
-            choice = self._independent(part, rows, columns[t + part * m : t + part * m + m], touching)
+            choice = self._independent(part, rows, columns[2 + part * m : 2 + part * m + m], touching)
             if choice is None:
                 of_rate[piece] = of_time[piece] = 1
                 continue
@@ -319,11 +372,11 @@ class ClassLP:
         first, second, status = first[held], second[held], status[held]
         pairs = Pairs(first=np.minimum(first, second), second=np.maximum(first, second), type=kind[held])
         start = (
-            np.concatenate([columns[:t], alone.ravel(), status]),
+            np.concatenate([columns[:2], alone.ravel(), status]),
             np.concatenate([of_rate, of_time, rows[2 * s :]]),
         )
         square = int((start[0] == 1).sum() + (start[1] == 1).sum()) == 2 * pieces + m
-        return ClassLP(self.kinds, parts, pairs, start if square else None)
+        return ClassLP(self.kinds, parts, pairs, reach=reach, basis=start if square else None)
 
     def _independent(
         self, part: int, rows: I, alone: I, touching: dict[int, list[tuple[float, int]]]

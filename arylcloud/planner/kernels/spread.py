@@ -120,79 +120,70 @@ def spread(need: F, first: I, held: Segments) -> tuple[I, I, F]:
     for part in np.flatnonzero(~flat):
         own = slice(begin[part], begin[part + 1])
         m, s, x = _windows(need[bound[part] : bound[part + 1]], held.rate[own], held.time[own])
-        member.append(m + bound[part])
-        segment.append(s + begin[part])
-        amount.append(x)
+        member.append(np.array(m, dtype=np.int64) + bound[part])
+        segment.append(np.array(s, dtype=np.int64) + begin[part])
+        amount.append(np.array(x))
     if not member:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
     return np.concatenate(member), np.concatenate(segment), np.concatenate(amount)
 
 
-def _windows(need: F, rate: F, time: F) -> tuple[I, I, F]:
-    """One part. A need between two neighbouring rates takes both in the proportion that makes it; that goes
-    for many members at a time, until one of the two is used up and a wider window must be laid."""
-    size = len(need)
-    left = time.copy()
-    member: list[I] = []
-    segment: list[I] = []
-    amount: list[F] = []
-
-    def hand(members: I, which: I | int, times: F) -> None:
-        member.append(members)
-        segment.append(np.broadcast_to(np.asarray(which, dtype=np.int64), members.shape))
-        amount.append(times)
-
-    i = 0
-    while i < size:
-        alive = np.flatnonzero(left > 1e-12)
-        if not len(alive):
-            break  # rounding: what is missing is below the slack
-        pace = rate[alive]
-        if len(alive) == 1:
-            rest = np.arange(i, size)
-            hand(rest, alive[0], np.full(len(rest), left[alive[0]] / len(rest)))
-            break
-        # the neighbours around need[i]: pace[k] ≥ need ≥ pace[k + 1]
-        k = int(np.clip(np.searchsorted(-pace, -need[i], side="right") - 1, 0, len(alive) - 2))
-        upper, lower = alive[k], alive[k + 1]
-        stop = i + int(np.searchsorted(-need[i:], -pace[k + 1], side="right"))
-        stop = min(max(stop, i + 1), size)
-        gap = pace[k] - pace[k + 1]
-        share = np.clip((need[i:stop] - pace[k + 1]) / gap, 0.0, 1.0) if gap > 0 else np.full(stop - i, 0.5)
-        fits = (np.cumsum(share) <= left[upper] + 1e-12) & (np.cumsum(1 - share) <= left[lower] + 1e-12)
-        many = int(fits.argmin()) if not fits.all() else len(fits)
-        if many:
-            who = np.arange(i, i + many)
-            hand(who, upper, share[:many])
-            hand(who, lower, 1 - share[:many])
-            left[upper] -= share[:many].sum()
-            left[lower] -= (1 - share[:many]).sum()
-            i += many
+def _windows(need: F, rate: F, time: F) -> tuple[list[int], list[int], list[float]]:
+    """One part, member by member, the neediest first. A need between two neighbouring rates takes both in the
+    proportion that makes it; where one of the two does not suffice any more, a wider window is laid."""
+    left, pace = time.tolist(), rate.tolist()
+    alive = [s for s, amount in enumerate(left) if amount > 1e-12]
+    member: list[int] = []
+    segment: list[int] = []
+    amount: list[float] = []
+    k = 0  # of alive: the slowest that is as fast as the need, the fastest where none is
+    for i, wanted in enumerate(need.tolist()):
+        while k + 2 < len(alive) and pace[alive[k + 1]] >= wanted:
+            k += 1
+        if len(alive) < 2:
+            if alive:
+                share = min(1.0, left[alive[0]])
+                member.append(i)
+                segment.append(alive[0])
+                amount.append(share)
+                left[alive[0]] -= share
             continue
-        taken = _window(need[i], pace, left[alive])
-        on = np.flatnonzero(taken > 0)
-        hand(np.full(len(on), i), alive[on], taken[on])
-        left[alive] -= taken
-        i += 1
-    if not member:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
-    who, which, times = np.concatenate(member), np.concatenate(segment), np.concatenate(amount)
-    some = times > 1e-14
-    return who[some], which[some], times[some]
+        upper, lower = alive[k], alive[k + 1]
+        gap = pace[upper] - pace[lower]
+        share = min(max((wanted - pace[lower]) / gap, 0.0), 1.0) if gap > 0 else 0.5
+        if share <= left[upper] + 1e-12 and 1 - share <= left[lower] + 1e-12:
+            taken: tuple[tuple[int, float], ...] = ((upper, share), (lower, 1 - share))
+        else:
+            taken = _window(wanted, [pace[s] for s in alive], [left[s] for s in alive], alive)
+        for s, part in taken:
+            if part > 1e-14:
+                member.append(i)
+                segment.append(s)
+                amount.append(part)
+                left[s] -= part
+        before = len(alive)
+        alive = [s for s in alive if left[s] > 1e-12]
+        if len(alive) < before:
+            k = max(0, min(k, len(alive) - 2))
+            while k > 0 and pace[alive[k]] < wanted:
+                k -= 1
+    return member, segment, amount
 
 
-def _window(need: float, rate: F, time: F) -> F:
-    """(segments,) the time that a window of unit length takes of each when its mean rate is ``need``; the
-    fastest window where none is as fast, the slowest where all are faster."""
-    at = np.append(0.0, np.cumsum(time))
+def _window(
+    need: float, pace: list[float], left: list[float], names: list[int]
+) -> tuple[tuple[int, float], ...]:
+    """(segment, time) of the window of unit length whose mean rate is ``need``; the fastest window where none
+    is as fast, the slowest where all are faster."""
+    at = np.append(0.0, np.cumsum(left))
     width = min(1.0, float(at[-1]))
-    given = np.append(0.0, np.cumsum(time * rate))
+    given = np.append(0.0, np.cumsum(np.multiply(pace, left)))
     starts = np.unique(np.clip(np.concatenate([at, at - width]), 0.0, at[-1] - width))
     mean = np.interp(starts + width, at, given) - np.interp(starts, at, given)
-    # mean falls with the start, linearly in between
+    # the mean falls with the start, linearly in between
     start = float(np.interp(-need, -mean, starts))
-    taken: F = np.clip(np.minimum(at[1:], start + width) - np.maximum(at[:-1], start), 0.0, None)
-    return taken
+    taken = np.clip(np.minimum(at[1:], start + width) - np.maximum(at[:-1], start), 0.0, None)
+    return tuple(zip(names, taken.tolist(), strict=True))
 
 
 def joined(left: tuple[I, I, F], right: tuple[I, I, F], columns: int) -> tuple[I, I, I, F]:
@@ -228,8 +219,10 @@ def joined(left: tuple[I, I, F], right: tuple[I, I, F], columns: int) -> tuple[I
 def folded(member: I, column: I, amount: F, columns: int) -> tuple[tuple[I, I, F], tuple[I, I, F], I]:
     """The two sides of columns that a part shares with itself, and the members that hold more than half of
     one: with such there is no way to share. A column's line, cut in the middle, faces itself."""
-    order = np.argsort(column, kind="stable")
-    member, column, amount = member[order], column[order], amount[order]
+    many = int(member.max(initial=0)) + 1
+    code, at = np.unique(column * many + member, return_inverse=True)  # a member may come in pieces
+    amount = np.asarray(np.bincount(at.reshape(-1), weights=amount), dtype=np.float64)
+    member, column = code % many, code // many
     total = np.bincount(column, weights=amount, minlength=columns)
     greedy = np.unique(member[amount > (0.5 + 1e-9) * total[column]])
     start = (
