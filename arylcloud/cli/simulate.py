@@ -55,6 +55,9 @@ def simulate(
     round_s: Annotated[float, typer.Option(help="Seconds of a round.")] = 360.0,
     restart_s: Annotated[float, typer.Option(help="Seconds that a job loses when it is moved.")] = 0.0,
     reset_s: Annotated[float, typer.Option(help="Seconds at least between two decisions.")] = 1920.0,
+    rigid: Annotated[
+        bool, typer.Option("--rigid", help="Elastic policies, too, run a job on its own number of GPUs.")
+    ] = False,
     priorities: Annotated[
         bool, typer.Option("--priorities", help="One generated job in five has weight 5.")
     ] = False,
@@ -82,7 +85,7 @@ def simulate(
     cluster = fleet(_counts(capacity), prices)
     jobs, table = _jobs(trace, generate, throughputs, cluster, seed=seed, priorities=priorities, slos=slos)
     span = _window(window)
-    settings = Settings(round_s=round_s, restart_s=restart_s, reset_s=reset_s, seed=seed)
+    settings = Settings(round_s=round_s, restart_s=restart_s, reset_s=reset_s, seed=seed, rigid=rigid)
     results: dict[str, dict[str, Any]] = {}
     for entry in chosen:
         with _bar(entry.name) as progress:

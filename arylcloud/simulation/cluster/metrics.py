@@ -34,6 +34,8 @@ class Metrics:
     preemptions: int
     jobs: int
     slo_violations: int | None
+    refused: int
+    """Deadlines that an admission control would not promise (their jobs may run all the same)."""
     rounds: int
     decisions: int
 
@@ -64,6 +66,7 @@ def metrics(
         preemptions=int(outcome.preemptions[part].sum()),
         jobs=len(jct_s),
         slo_violations=int((outcome.finish_s[part] > deadline_s)[bound].sum()) if bound.any() else None,
+        refused=outcome.refused,
         rounds=outcome.rounds,
         decisions=outcome.decisions,
     )

@@ -30,7 +30,7 @@ class Outcome:
     decisions: int
     """How often the policy was asked."""
     refused: int = 0
-    """Jobs that an admission control did not take."""
+    """Jobs whose deadline an admission control would not promise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

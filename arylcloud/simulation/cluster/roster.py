@@ -15,7 +15,7 @@ from arylcloud.simulation.cluster.workload import Workload
 class Roster:
     """n active jobs in order of arrival; ``rate`` (m, n) and everything else (n,).
 
-    ``job`` is the index in the workload, ``at`` the worker type held in the last round (−1 = none),
+    ``job`` is the index in the workload, ``at`` the slot held in the last round (−1 = none),
     ``partner`` the index in the workload of the job that it shared GPUs with then (−1 = none).
     """
 
@@ -71,5 +71,7 @@ class Placement:
     rate: F
     """(e,) steps/s there, beside its partner if it has one."""
     gpus: I
+    slot: I | None = None
+    """(e,) what has to stay as it is for a job not to start anew; None = the worker type."""
     partner: I | None = None
     """(e,) the other entry of the same unit, −1 = none; None = no pairs at all."""

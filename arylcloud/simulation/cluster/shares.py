@@ -68,6 +68,10 @@ class Shares:
     def half_round_s(self) -> float:
         return self.roster.round_s / 2.0
 
+    @property
+    def refused(self) -> set[int]:
+        return set()
+
     def arrive(self, jobs: I) -> None:
         more = np.zeros((len(self.given_s), len(jobs)))
         self.share = np.concatenate((self.share, more), axis=1)

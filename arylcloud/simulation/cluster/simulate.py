@@ -44,12 +44,18 @@ class Settings:
     reset_s: float = 1920.0
     """At least so long between two decisions."""
     seed: int = 0
+    rigid: bool = False
+    """Elastic policies, too, run every job on its own number of GPUs."""
 
 
 class Scheduler(Protocol):
     """Who runs in the next round. Works on the roster it was made with."""
 
     decisions: int
+
+    @property
+    def refused(self) -> set[int]:
+        """Jobs to which the policy would not promise their deadline."""
 
     def arrive(self, jobs: I) -> None: ...
     def leave(self, mask: NDArray[np.bool_]) -> None: ...
@@ -120,6 +126,7 @@ def simulate(
         end_s=now_s,
         rounds=book.rounds,
         decisions=scheduler.decisions,
+        refused=len(scheduler.refused),
     )
 
 
@@ -137,9 +144,10 @@ def _round(
     """Run one round; returns its end, twice: when the next begins, and from when that one is counted."""
     who, at, rate, partner = placement.who, placement.worker_type, placement.rate, placement.partner
     job = roster.job[who]
+    slot = at if placement.slot is None else placement.slot
     mates = np.full(len(who), -1) if partner is None else np.where(partner >= 0, job[partner], -1)
     held = roster.at[who]
-    stays = (held == at) & ((mates < 0) | (mates == roster.partner[who]))
+    stays = (held == slot) & ((mates < 0) | (mates == roster.partner[who]))
     book.preempted(roster, who, stays)
     work_s: float | F = settings.round_s
     start_s: float | F = now_s
@@ -155,7 +163,7 @@ def _round(
     roster.left[who] = left - steps
     roster.started[who] = True
     roster.at[:] = -1
-    roster.at[who] = at
+    roster.at[who] = slot
     if partner is not None:
         roster.partner[:] = -1
         roster.partner[who] = mates
@@ -291,10 +299,22 @@ def _scheduler(
     order: tuple[int, ...],
     settings: Settings,
 ) -> Scheduler:
-    rng = np.random.default_rng(np.random.SeedSequence(settings.seed).spawn(8)[7])
+    from arylcloud.simulation.cluster.choices import Choices
     from arylcloud.simulation.cluster.packing import PackedShares
     from arylcloud.simulation.cluster.shares import Shares
 
+    rng = np.random.default_rng(np.random.SeedSequence(settings.seed).spawn(8)[7])
+    if policy.kind == "choices":
+        return Choices(
+            policy=policy,
+            roster=roster,
+            usd_per_hour=usd_per_hour,
+            reset_s=settings.reset_s,
+            restart_s=settings.restart_s,
+            rigid=settings.rigid,
+            rng=rng,
+            choose=policy.choose(),
+        )
     return (PackedShares if policy.packs else Shares)(
         policy=policy,
         roster=roster,
