@@ -80,7 +80,7 @@ def root(
 def main(argv: list[str] | None = None) -> None:
     args = sys.argv[1:] if argv is None else argv
     # almost all that a short command makes lives until its end: looking through it for garbage again and
-    # again, and once more at exit, would take a quarter of its time
+    # again, and once more at exit, would take a fifth of its time
     gc.set_threshold(100_000)
     code = run(args)
     gc.freeze()
