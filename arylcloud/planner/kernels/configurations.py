@@ -2,9 +2,9 @@
 
 The integer programme of Sia (SOSP 2023, §3.4): ``max Σ u_ij·x_ij``, ``Σ_j x_ij ≤ 1``,
 ``Σ_ij g_j·x_ij ≤ W_type(j)``, x binary. Proven optimal in four steps: columns that another one dominates are
-dropped; the linear relaxation, whose solution leaves at most 2·types jobs undecided, is rounded and improved
-by single moves; no column whose reduced cost is worse than the gap can be in a better solution, and goes;
-branch and bound decides among the few that stay.
+dropped; the linear relaxation is tightened by rounding cuts (:mod:`parity`); its solution, in which few jobs
+are undecided, is rounded and improved by single moves; no column whose reduced cost is worse than the gap can
+be in a better solution, and goes; branch and bound decides among the few that stay.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from numpy.typing import NDArray
 from arylcloud.core.errors import ArylError
 from arylcloud.planner.cluster import F, I
 from arylcloud.planner.kernels import highs
+from arylcloud.planner.kernels.parity import cuts
 
-GAP = 1e-9
+GAP = 1e-7
 """Relative: closer than this two objectives are one."""
-FIRST_PART = 30.0
-"""Of the rounded choice's gap to the relaxation: the first guess of the true one."""
+CLOSE = 1e-4
+"""Relative: an answer this near to its bound is given, with the bound, where the proof takes too long."""
+CUT_ROUNDS = 12
+FIRST_COLUMNS, WIDER = 1.1, 8.0
+"""How many columns for each job are decided first, and how the reach grows if the best is not among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -62,27 +66,27 @@ class _Columns:
 def best_configurations(utility: F, gpus: F, kind: I, workers: F, *, seconds: float = 60.0) -> Chosen:
     """Utilities (n, k), -inf or ≤ 0 = never; GPUs and type of each configuration (k,); workers (m,).
 
-    Raises :class:`ArylError` where the solver has no proof after ``seconds``.
+    Proven within 1e-7; :class:`ArylError` where after ``seconds`` the best is more than 1e-4 from its bound.
 
     >>> found = best_configurations(
     ...     np.array([[1.0, 1.5], [1.0, 1.9]]), np.array([1.0, 2.0]), np.zeros(2, int), np.array([3.0]))
     >>> found.config.tolist(), found.objective
     ([0, 1], 2.9)
     """
+    workers = np.floor(workers)
     columns = _worthwhile(utility, gpus, kind, workers)
     n = len(utility)
     if not len(columns):
         none = np.full(n, -1, dtype=np.int64)
         return Chosen(config=none, objective=0.0, bound=0.0, worker_value=np.zeros(len(workers)))
-    relaxed, price, bound = _relaxation(columns, workers)
-    reduced = columns.utility - columns.gpus * price[columns.kind]
-    taken = _rounded(columns, relaxed, reduced, workers)
-    objective = float(columns.utility[taken].sum())
+    relaxed = _relaxation(columns, workers)
+    taken = _rounded(columns, relaxed, workers)
+    objective, bound = float(columns.utility[taken].sum()), relaxed.bound
     if bound - objective > GAP * max(1.0, abs(bound)):
-        taken, objective, bound = _proven(columns, reduced, taken, bound, workers, seconds)
+        taken, objective, bound = _proven(columns, relaxed, taken, workers, seconds)
     config = np.full(n, -1, dtype=np.int64)
     config[columns.job[taken]] = columns.config[taken]
-    return Chosen(config=config, objective=objective, bound=max(bound, objective), worker_value=price)
+    return Chosen(config=config, objective=objective, bound=max(bound, objective), worker_value=relaxed.price)
 
 
 def _worthwhile(utility: F, gpus: F, kind: I, workers: F) -> _Columns:
@@ -107,47 +111,88 @@ def _worthwhile(utility: F, gpus: F, kind: I, workers: F) -> _Columns:
     )
 
 
-def _model(columns: _Columns, workers: F) -> tuple[Any, int]:
-    """The programme as HiGHS takes it, and how many of its rows are jobs: they come first."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class _Relaxed:
+    """The linear relaxation with its cuts; shapes (width,) and, for q cuts, (q, width) and (q,)."""
+
+    x: F
+    reduced: F
+    """Utility less the prices of what the column takes of all rows but its job's."""
+    loss: F
+    """What taking the column costs against the relaxation: its job's best reduced utility less its own."""
+    bound: float
+    price: F
+    """(m,) of one GPU of each type, without cuts."""
+    rows: F
+    right: F
+
+
+def _model(columns: _Columns, workers: F, rows: F, right: F) -> Any:
+    """The programme as HiGHS takes it: a row for each job, for each type, for each cut."""
     jobs, row = np.unique(columns.job, return_inverse=True)
-    n, width = len(jobs), len(columns)
-    rows, values = np.empty(2 * width, dtype=np.int64), np.ones(2 * width)
-    rows[::2], rows[1::2] = row, n + columns.kind
-    values[1::2] = columns.gpus
-    upper = np.concatenate([np.ones(n), workers])
-    built = highs.model(
+    n, m, width = len(jobs), len(workers), len(columns)
+    column, cut = np.nonzero(rows.T)
+    order = np.argsort(np.concatenate([np.arange(width), np.arange(width), column]), kind="stable")
+    index = np.concatenate([row, n + columns.kind, n + m + cut])[order]
+    values = np.concatenate([np.ones(width), columns.gpus, rows.T[column, cut]])[order]
+    entries = 2 + np.bincount(column, minlength=width)
+    upper = np.concatenate([np.ones(n), workers, right])
+    return highs.model(
         columns.utility,
-        starts=np.arange(0, 2 * width + 1, 2),
-        rows=rows,
+        starts=np.concatenate([[0], np.cumsum(entries)]),
+        rows=index,
         values=values,
         upper=np.ones(width),
         row_lower=np.full(len(upper), -np.inf),
         row_upper=upper,
         maximise=True,
     )
-    return built, n
 
 
-def _relaxation(columns: _Columns, workers: F) -> tuple[F, F, float]:
-    """Solution (width,), price of a GPU of each type (m,) and a bound, from any prices ≥ 0: weak duality."""
-    lp, jobs = _model(columns, workers)
-    solution = highs.solved(lp, "the relaxation of the configurations").getSolution()
-    price: F = np.maximum(np.asarray(solution.row_dual)[jobs:], 0.0)
+def _relaxation(columns: _Columns, workers: F) -> _Relaxed:
+    """Solved, then again from where it stood after each round of cuts. The bound is computed from the prices
+    alone (weak duality: any prices ≥ 0 give one), so that it does not rest on the solver's tolerances."""
+    jobs, types = len(np.unique(columns.job)), len(workers)
+    rows, right = np.zeros((0, len(columns))), np.zeros(0)
+    solver = highs.solved(_model(columns, workers, rows, right), "the relaxation of the configurations")
+    price: F = np.maximum(np.asarray(solver.getSolution().row_dual)[jobs:], 0.0)
+    for _ in range(CUT_ROUNDS):
+        x = np.asarray(solver.getSolution().col_value)
+        found = list(cuts(columns.job, columns.kind, columns.gpus, workers, x))
+        if not found:
+            break
+        for coefficients, limit in found:
+            at = np.flatnonzero(coefficients)
+            highs.add_row(solver, at, coefficients[at], limit)
+        rows = np.concatenate([rows, np.stack([row for row, _ in found])])
+        right = np.concatenate([right, [limit for _, limit in found]])
+        highs.solve(solver, "the relaxation of the configurations")
+    solution = solver.getSolution()
+    dual = np.maximum(np.asarray(solution.row_dual)[jobs:], 0.0)
+    reduced = columns.utility - columns.gpus * dual[:types][columns.kind] - dual[types:] @ rows
     best = np.zeros(int(columns.job.max()) + 1)
-    np.maximum.at(best, columns.job, columns.utility - columns.gpus * price[columns.kind])
-    return np.asarray(solution.col_value), price, float(best.sum() + price @ workers)
+    np.maximum.at(best, columns.job, reduced)
+    return _Relaxed(
+        x=np.asarray(solution.col_value),
+        reduced=reduced,
+        loss=best[columns.job] - reduced,
+        bound=float(best.sum() + dual[:types] @ workers + dual[types:] @ right),
+        price=price,
+        rows=rows,
+        right=right,
+    )
 
 
-def _rounded(columns: _Columns, relaxed: F, reduced: F, workers: F) -> NDArray[np.bool_]:
+def _rounded(columns: _Columns, relaxed: _Relaxed, workers: F) -> NDArray[np.bool_]:
     """A feasible choice: what the relaxation decides, then the undecided by utility, then single moves."""
-    taken = relaxed > 1 - 1e-7
+    taken = relaxed.x > 1 - 1e-7
     free = workers.astype(np.float64).copy()
     np.subtract.at(free, columns.kind[taken], columns.gpus[taken])
     served = np.zeros(int(columns.job.max()) + 1, dtype=bool)
     served[columns.job[taken]] = True
     held = np.full(len(served), -1, dtype=np.int64)
     held[columns.job[taken]] = np.flatnonzero(taken)
-    for c in np.argsort(-reduced, kind="stable")[: 4 * len(served)].tolist():
+    for c in np.argsort(-relaxed.reduced, kind="stable")[: 4 * len(served)].tolist():
         if not served[columns.job[c]] and columns.gpus[c] <= free[columns.kind[c]]:
             served[columns.job[c]], held[columns.job[c]] = True, c
             free[columns.kind[c]] -= columns.gpus[c]
@@ -177,41 +222,45 @@ def _best_move(columns: _Columns, held: I, free: F) -> int | None:
 
 
 def _proven(
-    columns: _Columns, reduced: F, taken: NDArray[np.bool_], relaxed: float, workers: F, seconds: float
+    columns: _Columns, relaxed: _Relaxed, taken: NDArray[np.bool_], workers: F, seconds: float
 ) -> tuple[NDArray[np.bool_], float, float]:
-    """The best choice, its utility and a bound. To take a column costs, against the relaxation, what its
-    reduced cost is below its job's best: a choice within τ of the relaxation has no column that costs more.
-    So the columns within τ are decided; if the best among them is itself within τ, nothing is better. Else τ
-    grows to the gap that is left, at most the rounded choice's: τ starts small as the true gap mostly is."""
-    best = np.zeros(int(columns.job.max()) + 1)
-    np.maximum.at(best, columns.job, reduced)
-    loss = best[columns.job] - reduced
+    """The best choice, its utility and a bound. A choice within τ of the relaxation has no column whose loss
+    is more than τ: so the columns within τ are decided; if the best among them is itself within τ, nothing
+    is better. Else τ grows, at most to the gap that is left: it starts small, as the true gap mostly is."""
     objective = float(columns.utility[taken].sum())
-    within = (relaxed - objective) / FIRST_PART
+    first = int(FIRST_COLUMNS * len(np.unique(columns.job)))
+    reach = np.partition(relaxed.loss, first)[first] if first < len(columns) else np.inf
+    within = min(max(float(reach), GAP * abs(relaxed.bound)), relaxed.bound - objective)
     while True:
-        kept = loss <= within * (1 + 1e-9) + 1e-12
-        found, bound = _branch_and_bound(columns.where(kept), workers, seconds)
+        kept = relaxed.loss <= within * (1 + 1e-9) + 1e-12
+        try:
+            found, bound = _branch_and_bound(columns.where(kept), workers, relaxed, kept, seconds)
+        except TimeoutError as error:
+            if relaxed.bound - objective <= CLOSE * abs(relaxed.bound):
+                return taken, objective, relaxed.bound
+            raise ArylError(
+                f"no proof of the best configurations within {seconds:g} s",
+                hint="split the jobs: --partition",
+            ) from error
         worth = float(columns.utility[kept][found].sum())
         if bound - worth > 1e-6 * max(1.0, abs(bound)):
             raise ArylError(f"the solver's choice is worth {worth:g} and its proof says {bound:g}")
         if worth > objective:
             objective, taken = worth, np.zeros(len(columns), dtype=bool)
             taken[np.flatnonzero(kept)[found]] = True
-        if relaxed - objective <= within:
+        if relaxed.bound - objective <= within:
             return taken, objective, max(bound, objective)
-        within = relaxed - objective
+        within = min(WIDER * within, relaxed.bound - objective)
 
 
-def _branch_and_bound(columns: _Columns, workers: F, seconds: float) -> tuple[NDArray[np.bool_], float]:
+def _branch_and_bound(
+    columns: _Columns, workers: F, relaxed: _Relaxed, kept: NDArray[np.bool_], seconds: float
+) -> tuple[NDArray[np.bool_], float]:
     """The best choice, and what no choice exceeds. No start is handed in: HiGHS 1.16 gives it back as its own
-    answer where presolve alone finds a better one."""
-    solver = highs.solved(
-        highs.integral(_model(columns, workers)[0]),
-        f"the best configurations within {seconds:g} s",
-        hint="split the jobs: --partition",
-        mip_rel_gap=GAP,
-        mip_abs_gap=0.0,
-        time_limit=float(seconds),
-    )
+    answer where presolve alone finds a better one. :class:`TimeoutError` after ``seconds``."""
+    lp = highs.integral(_model(columns, workers, relaxed.rows[:, kept], relaxed.right))
+    # The columns that are left have been chosen: presolve costs more than it finds.
+    options: dict[str, float] = {"mip_rel_gap": GAP, "mip_abs_gap": 0.0, "time_limit": float(seconds)}
+    solver = highs.solved(lp, "the best configurations", options={**options, "presolve": "off"})
     taken = np.asarray(solver.getSolution().col_value) > 0.5
     return taken, float(solver.getInfo().mip_dual_bound)

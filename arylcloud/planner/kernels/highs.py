@@ -6,12 +6,16 @@ where our JSON goes. Its base class does the same work without a word.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from arylcloud.core.errors import ArylError
 from arylcloud.planner.cluster import F, I
+
+NONE: Mapping[str, bool | float | str] = MappingProxyType({})
 
 
 def model(
@@ -39,21 +43,41 @@ def integral(lp: Any) -> Any:
     return lp
 
 
-def solved(lp: Any, what: str, *, hint: str | None = None, **options: bool | float | str) -> Any:
+def solved(
+    lp: Any, what: str, *, hint: str | None = None, options: Mapping[str, bool | float | str] = NONE
+) -> Any:
     """The solver after an optimal run, one thread. :class:`ArylError` with the status of any other end;
     ``what`` names the problem in it."""
     import highspy
     from highspy._core import _Highs
 
     solver = _Highs()
-    settings: dict[str, bool | float | str] = {"output_flag": False, "threads": 1, **options}
-    for option, value in settings.items():
+    for option, value in {"output_flag": False, "threads": 1, **options}.items():
         if solver.setOptionValue(option, value) == highspy.HighsStatus.kError:
             raise ArylError(f"the solver has no option {option}={value}")
     if solver.passModel(lp) == highspy.HighsStatus.kError:
         raise ArylError(f"the solver refuses the model of {what}")
+    return solve(solver, what, hint=hint)
+
+
+def add_row(solver: Any, columns: I, values: F, upper: float) -> None:
+    """One more row ``Σ values·x[columns] ≤ upper``; the next :func:`solve` starts from the basis it has."""
+    import highspy
+
+    status = solver.addRow(-highspy.kHighsInf, upper, len(columns), columns.astype(np.int32), values)
+    if status == highspy.HighsStatus.kError:
+        raise ArylError("the solver refuses a row")
+
+
+def solve(solver: Any, what: str, *, hint: str | None = None) -> Any:
+    """Run ``solver``, again or for the first time; :class:`ArylError` unless the end is optimal,
+    :class:`TimeoutError` at the ``time_limit``."""
+    import highspy
+
     solver.run()
     status = solver.getModelStatus()
+    if status == highspy.HighsModelStatus.kTimeLimit:
+        raise TimeoutError(what)
     if status != highspy.HighsModelStatus.kOptimal:
         raise ArylError(f"{what}: not solved ({solver.modelStatusToString(status)})", hint=hint)
     return solver

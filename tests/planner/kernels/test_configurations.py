@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arylcloud.core.errors import ArylError
-from arylcloud.planner.kernels import highs
+from arylcloud.planner.kernels import configurations, highs
 from arylcloud.planner.kernels.configurations import best_configurations
 from arylcloud.planner.kernels.knapsack import best_items
 
@@ -59,6 +59,21 @@ def test_a_solver_whose_start_is_its_answer_is_not_believed() -> None:
     gpus, kind = np.tile([1.0, 2.0, 4.0, 8.0], 2), np.repeat([0, 1], 4)
     found = best_configurations(utility, gpus, kind, np.array([6.0, 9.0]))
     assert found.config.tolist() == [7, 2, 1]
+
+
+def test_without_time_for_a_proof_there_is_an_answer_with_its_bound_or_a_clear_no(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Odd jobs on even machines: the relaxation is fractional, so that there is something to prove."""
+    rng = np.random.default_rng(0)
+    gpus, kind = np.tile([1.0, 2.0, 3.0, 5.0], 3), np.repeat([0, 1, 2], 4)
+    utility = rng.uniform(0.1, 1, (30, 12)) * gpus**0.5
+    exact = best_configurations(utility, gpus, kind, np.full(3, 11.0))
+    with pytest.raises(ArylError, match="no proof"):
+        best_configurations(utility, gpus, kind, np.full(3, 11.0), seconds=0.0)
+    monkeypatch.setattr(configurations, "CLOSE", 0.1)
+    near = best_configurations(utility, gpus, kind, np.full(3, 11.0), seconds=0.0)
+    assert near.objective <= exact.objective + 1e-9 <= near.bound + 2e-9
 
 
 def test_no_jobs_and_no_workers() -> None:
