@@ -40,6 +40,18 @@ class Classes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class State:
+    """Where a search ended: the cut classes and their program. The next search for the same jobs may start
+    there."""
+
+    lp: ClassLP
+    order: I
+    """(n,) jobs by part."""
+    first: I
+    """(S,) where each part begins in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Shared:
     """An optimal answer at the level of jobs."""
 
@@ -60,6 +72,7 @@ class Shared:
     """(m,) λ: objective per worker."""
     parts: int
     rounds: int
+    state: State
 
 
 def classes(problem: ClusterProblem, *, pairs: bool, worth: F | None = None) -> Classes:
@@ -111,10 +124,12 @@ def solve(
     need: F | None = None,
     slope: F | None = None,
     fade: F | None = None,
+    start: State | None = None,
     what: str = "the program of classes",
 ) -> Shared:
     """``need``, ``slope``, ``fade`` (n,); a slope ≥ 0, some > 0, exactly where the objective is t (``worth``
-    None); ``fade`` ≥ 0 only with it. InfeasibleError where the needs cannot be met."""
+    None); ``fade`` ≥ 0 only with it. ``start``: of an earlier answer for the same ``jobs``.
+    InfeasibleError where the needs cannot be met."""
     n = len(jobs.job_class)
     demand = _Demand(
         need=np.zeros(n) if need is None else need,
@@ -124,9 +139,13 @@ def solve(
     scale = jobs.kinds.scale[jobs.job_class]
     t = most = _alone(jobs, demand)
     need, slope = demand.tangent(t)
-    order = np.lexsort((-(need + slope * t) / scale, jobs.job_class))
-    first = np.flatnonzero(np.append(True, np.diff(jobs.job_class[order]) > 0))
-    lp = ClassLP(jobs.kinds, _parts(jobs, order, first, need, slope), no_pairs(), reach=t)
+    if start is None:
+        order = np.lexsort((-(need + slope * t) / scale, jobs.job_class))
+        first = np.flatnonzero(np.append(True, np.diff(jobs.job_class[order]) > 0))
+        lp = ClassLP(jobs.kinds, _parts(jobs, order, first, need, slope), no_pairs(), reach=t)
+    else:
+        order, first = start.order, start.first
+        lp = start.lp.cut(_parts(jobs, order, first, need, slope), np.arange(len(first)), reach=t)
     priced = True
     for rounds in range(1, 3 * n + 50):
         lp.solve(what, price=priced)
@@ -275,6 +294,7 @@ def _answer(
         type_value=lam,
         parts=len(first),
         rounds=rounds,
+        state=State(lp=lp, order=order, first=first),
     )
 
 
