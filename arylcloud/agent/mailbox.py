@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from arylcloud.agent.shipper import one_line
+from arylcloud.checkpoint.storetime import age_s
 from arylcloud.core.clock import Clock
 from arylcloud.core.codec import loads
 from arylcloud.core.errors import IntegrityError
@@ -25,7 +26,7 @@ class Seen:
     launcher_heard_s: float | None = None
     """By this machine's clock, of the last sign of a launcher: two clocks need not agree."""
     hard_until_s: float | None = None
-    """The newest that a launcher has named (see ``LauncherBeat``)."""
+    """By this machine's clock: the newest that a launcher has named (see ``LauncherBeat``)."""
     answered_s: float | None = None
     """When the mailbox last answered; None = never yet."""
     problem: str | None = None
@@ -123,10 +124,13 @@ class Mailbox(threading.Thread):
         except IntegrityError as error:
             self._log(error.message)
             return None
-        at_s = beat.at_s
-        if beat.hard_until_s is not None:  # a budget does not go away because a price is not known just now
-            self._hard_until_s = beat.hard_until_s
-        known, self._launcher_at_s = self._launcher_at_s, at_s
+        known = self._launcher_at_s
+        if beat.at_s == known:
+            return None
+        heard_s = now_s
         if known is None:  # it may have been lying there for long
-            return min(at_s, now_s)
-        return now_s if at_s != known else None
+            heard_s -= age_s(self._store, LAUNCHER_KEY) or 0.0
+        self._launcher_at_s = beat.at_s
+        if beat.hard_left_s is not None:  # a budget does not go away because a price is not known just now
+            self._hard_until_s = heard_s + beat.hard_left_s
+        return heard_s

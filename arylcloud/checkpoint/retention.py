@@ -25,10 +25,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from arylcloud.checkpoint.manifest import listed_manifests, parse_manifest
+from arylcloud.checkpoint.storetime import store_now_s
 from arylcloud.core.clock import Clock, SystemClock
 from arylcloud.core.errors import IntegrityError
 from arylcloud.core.ports import ObjectInfo, ObjectStore
-from arylcloud.core.protocol import CHUNKS_PREFIX, CLOCK_KEY, Manifest
+from arylcloud.core.protocol import CHUNKS_PREFIX, Manifest
 
 GRACE_S = 3600.0
 SETTLE_S = 10.0
@@ -97,12 +98,6 @@ def _longest(manifests: Mapping[str, Manifest | None], grace_s: float) -> float:
     """``grace_s``, or three times the longest that a commit has taken (each by one machine's clock)."""
     took = (m.committed_at_s - m.saved_at_s for m in manifests.values() if m is not None)
     return max([grace_s, *(3.0 * s for s in took)])
-
-
-def store_now_s(store: ObjectStore) -> float:
-    """The store's own time, from an object written just now. Raises StoreError."""
-    store.put(CLOCK_KEY, b"")
-    return next(info.modified_s for info in store.list(CLOCK_KEY))
 
 
 def prune(

@@ -50,7 +50,7 @@ def adopt(
     store = _its_own_prefix(store, job_id, submitted)
     clock = MarketClock(origin_s=submitted.market_origin_s, scale=submitted.market_scale)
     check_same_market(job_id, clock, providers_for(clouds_of(submitted.spec), places))
-    found = None if force else living(store, time.time())
+    found = None if force else living(store)
     if found is not None:
         beat, age_s = found
         raise ConflictError(
@@ -126,6 +126,7 @@ def take_over(journal: Journal, job_id: str, store: ObjectStore) -> None:
     from arylcloud.core.errors import ConflictError
     from arylcloud.core.events import LauncherStarted
     from arylcloud.launcher.fold import replay
+    from arylcloud.launcher.journaltime import journal_now_s
 
     writer = new_writer_id()
     event = LauncherStarted(
@@ -136,7 +137,8 @@ def take_over(journal: Journal, job_id: str, store: ObjectStore) -> None:
         if replay(journal.records(job_id)).phase.ended:
             return
         try:
-            journal.append(job_id, time.time(), writer, event, cause_id="adopt", mirror=store)
+            at_s = journal_now_s(journal, job_id, store, time.time())
+            journal.append(job_id, at_s, writer, event, cause_id="adopt", mirror=store)
             return
         except ConflictError:
             if not left:

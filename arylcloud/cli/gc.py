@@ -112,7 +112,7 @@ class Sweep:
             self.found.append(_document(machine, seen, self.now_s))
             self._end_foreign(provider, machine, seen)
             return
-        how, why = standing(self.journal, jobs, machine, self.now_s)
+        how, why = standing(self.journal, jobs, machine)
         if how == "unknown":
             self._say(f"{_name(machine)}: left alone: {why}")
         elif how == "unattended":

@@ -39,7 +39,7 @@ def jobs_of(journal: Journal) -> Jobs:
     return found
 
 
-def standing(journal: Journal, jobs: Jobs, machine: Machine, now_s: float) -> tuple[Standing, str]:
+def standing(journal: Journal, jobs: Jobs, machine: Machine) -> tuple[Standing, str]:
     """Of a machine of ours, and why (empty where there is nothing to add).
 
     A launcher that died between ``create`` and its record leaves a lease without a machine, and a machine
@@ -63,7 +63,7 @@ def standing(journal: Journal, jobs: Jobs, machine: Machine, now_s: float) -> tu
         newest = state if store is None else _newest(journal, state, store)
         if not _knows(newest, machine):
             return "stray", ""
-        if store is not None and living(store, now_s) is not None:
+        if store is not None and living(store) is not None:
             return "well", ""
     except ArylError as error:
         return "unknown", f"its job's mailbox cannot be read ({error.message})"
@@ -105,7 +105,7 @@ class Foreign:
     expired: bool | None
     """Whether its lease is over, every renewal counted that can be seen. None = that cannot be told."""
     launcher_heard_s: float | None = None
-    """Wall seconds of its owner's last heartbeat; None = not known here."""
+    """Wall seconds, by our clock, of its owner's last heartbeat (aged by the store's); None = not known."""
     machine_heard_s: float | None = None
     why_not: str = ""
     """Why it is not ended, even if that is asked for; empty = nothing stands against it."""
@@ -114,22 +114,23 @@ class Foreign:
 def foreign(machine: Machine, root_uri: str, *, renewed: bool, now_s: float) -> Foreign:
     """``root_uri``: the store in which its job may lie. ``renewed``: what the cloud lists as ``until`` is
     kept up to date by the machine itself (``Capabilities.renews_until``)."""
+    from arylcloud.checkpoint.storetime import age_s
     from arylcloud.core import protocol as mail
     from arylcloud.core.errors import ArylError
     from arylcloud.launcher.holder import FRESH_S
 
-    launcher = agent = unattended_s = None
+    launcher_age_s = agent_age_s = unattended_s = None
     try:
         store = _prefix(root_uri, machine.job_id)
         if store is not None:
             job = _document(store, mail.JOB_KEY, mail.JobDoc)
             unattended_s = None if job is None else job.spec.unattended_s
-            launcher = _document(store, mail.LAUNCHER_KEY, mail.LauncherBeat)
-            agent = _document(store, mail.beat_key(machine.lease_id), mail.Heartbeat)
+            launcher_age_s = age_s(store, mail.LAUNCHER_KEY)
+            agent_age_s = age_s(store, mail.beat_key(machine.lease_id))
     except ArylError as error:
         return Foreign(expired=None, why_not=f"its job's mailbox cannot be read ({error.message})")
-    launcher_s = None if launcher is None else launcher.at_s
-    agent_s = None if agent is None else agent.at_s
+    launcher_s = None if launcher_age_s is None else now_s - launcher_age_s
+    agent_s = None if agent_age_s is None else now_s - agent_age_s
     until_s = machine.until_s
     if until_s is not None and launcher_s is not None and unattended_s is not None:
         until_s = max(until_s, launcher_s + unattended_s)

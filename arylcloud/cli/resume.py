@@ -50,8 +50,7 @@ def begin_again(journal: Journal, job_id: str, store: ObjectStore) -> None:
     mailbox does: another one may have gone on with the job, or have finished it, meanwhile. Raises
     ConflictError, UsageError, StoreError, having written nothing."""
     from arylcloud.cli.assemble import new_writer_id
-    from arylcloud.core.events import JobPhaseChanged
-    from arylcloud.core.phases import JobPhase
+    from arylcloud.launcher import resuming
     from arylcloud.launcher.fold import replay
     from arylcloud.launcher.holder import refuse_beside_another
     from arylcloud.launcher.submit import put_secrets
@@ -59,19 +58,12 @@ def begin_again(journal: Journal, job_id: str, store: ObjectStore) -> None:
     journal.catch_up(job_id, store)
     state = replay(journal.records(job_id))
     _refuse_succeeded(state)
-    refuse_beside_another(store, state, journal.journal_id, time.time())
+    refuse_beside_another(store, state, journal.journal_id)
     if not state.phase.ended:
         give_secrets(store, state)
         return
     secrets, notify = _from_environment(state)
-    journal.append(
-        job_id,
-        at_s=time.time(),
-        writer=new_writer_id(),
-        event=JobPhaseChanged(phase=JobPhase.PENDING, code="resumed", text="resumed by the user"),
-        cause_id=None,
-        mirror=store,
-    )
+    resuming.resume(journal, job_id, store, writer=new_writer_id(), wall_s=time.time)
     put_secrets(store, secrets, notify)
 
 

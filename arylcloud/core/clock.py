@@ -95,6 +95,12 @@ class SlewedClock:
         self._now_s = self._wall_s = self.clock.now_s()
         self._read_s = self.clock.monotonic_s()
 
+    def go_on_from(self, now_s: float) -> None:
+        """It is ``now_s``, whatever the wall says; from here on it catches up with that."""
+        with self._lock:
+            self._now_s = now_s
+            self._read_s = self.clock.monotonic_s()
+
     def now_s(self) -> float:
         with self._lock:
             wall_s, read_s = self.clock.now_s(), self.clock.monotonic_s()

@@ -117,10 +117,11 @@ class LauncherBeat:
     host: str
     pid: int
     at_s: float
-    """Wall seconds; agents count ``unattended`` from it."""
-    hard_until_s: float | None = None
-    """Wall seconds at which the budget is spent, at the present price and number of machines, or
-    ``max_runtime`` used up: no renewal goes beyond it. None = no such limit, or not known at present."""
+    """Wall seconds of its writer; to all others it only tells one beat from the next."""
+    hard_left_s: float | None = None
+    """Seconds from now until the budget is spent, at the present price and number of machines, or
+    ``max_runtime`` used up: no renewal goes beyond it. None = no such limit, or not known at present.
+    (A span, not a moment: the clock of whoever reads it may be another.)"""
     schema_version: int = SCHEMA_VERSION
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from arylcloud.launcher.state import JobState
 
 
-def hard_until_s(
+def hard_left_s(
     state: JobState,
     now_s: float,
     *,
@@ -17,7 +17,7 @@ def hard_until_s(
     usd_per_hour: float | None,
     boot_s: float = 0.0,
 ) -> float | None:
-    """Wall seconds at which the budget or ``max_runtime`` is used up if the job goes on as it does now.
+    """Wall seconds until the budget or ``max_runtime`` is used up if the job goes on as it does now.
 
     ``spent_usd``: so far; ``usd_per_hour``: of all its machines together (market hours). ``boot_s``: wall
     seconds that a machine may take until it trains: they are not running, and while nothing runs they
@@ -33,7 +33,7 @@ def hard_until_s(
         left_market_s.append(left_s if running(state) else left_s + boot_s * state.market_clock.scale)
     if not left_market_s:
         return None
-    return now_s + min(left_market_s) / state.market_clock.scale
+    return min(left_market_s) / state.market_clock.scale
 
 
 def burn_usd_per_hour(state: JobState) -> float | None:

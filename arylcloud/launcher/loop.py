@@ -24,8 +24,9 @@ from arylcloud.launcher.fold import replay
 from arylcloud.launcher.holder import refuse_beside_another
 from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.journal import Journal
+from arylcloud.launcher.journaltime import journal_now_s
 from arylcloud.launcher.ledger import spent_for_limits_usd
-from arylcloud.launcher.limits import burn_usd_per_hour, hard_until_s
+from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s
 from arylcloud.launcher.observe import Observer
 from arylcloud.launcher.reconcile import reconcile
 from arylcloud.launcher.state import JobState
@@ -99,8 +100,9 @@ class JobLauncher:
         self.executor.probe("after catching up")
         state = self.refold()
         if not state.phase.ended:
-            home = self.journal.journal_id
-            refuse_beside_another(self.executor.store, state, home, self.clock.now_s())
+            refuse_beside_another(self.executor.store, state, self.journal.journal_id)
+            now_s = journal_now_s(self.journal, self.job_id, self.executor.store, self.clock.now_s())
+            self.executor.steady.go_on_from(now_s)
             self.admit(state)
             started = ev.LauncherStarted(
                 launcher_id=self.executor.writer,
@@ -147,7 +149,7 @@ class JobLauncher:
     def _beat(self, state: JobState) -> None:
         """Agents count ``unattended`` from it, and are told how long the limits last that nobody renews;
         ``adopt`` asks it whether somebody is at work."""
-        now_s, read_s = self.clock.now_s(), self.clock.monotonic_s()
+        now_s, read_s = self.executor.steady.now_s(), self.clock.monotonic_s()
         if self._last_beat_s is not None and read_s - self._last_beat_s < 2.0:
             return
         self._last_beat_s = read_s  # also of one that fails: an outage is no reason to try more often
@@ -155,8 +157,8 @@ class JobLauncher:
             launcher_id=self.executor.writer,
             host=socket.gethostname(),
             pid=os.getpid(),
-            at_s=now_s,
-            hard_until_s=hard_until_s(
+            at_s=self.clock.now_s(),
+            hard_left_s=hard_left_s(
                 state,
                 now_s,
                 spent_usd=spent_for_limits_usd(state, now_s),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from arylcloud.checkpoint.store import file_uri, open_store
+from arylcloud.checkpoint.store import file_path, file_uri, open_store
 from arylcloud.cli import assemble
 from arylcloud.cli.main import run as aryl
 from arylcloud.core import events as ev
@@ -129,12 +130,20 @@ def mailbox(folder: Path, *, launcher_s: float | None = None, agent_s: float | N
     if agent_s is not None:
         beat = Heartbeat(lease_id=LEASE, seq=1, at_s=time.time() - agent_s, phase=AgentPhase.RUNNING)
         store.put(beat_key(LEASE), dumps(beat))
+        written(store, beat_key(LEASE), agent_s)
     return root
 
 
 def say_launcher(store: ObjectStore, age_s: float) -> None:
-    beat = LauncherBeat(launcher_id="l", host="h", pid=1, at_s=time.time() - age_s)
-    store.put(LAUNCHER_KEY, dumps(beat))
+    """By a launcher with a clock of its own."""
+    store.put(LAUNCHER_KEY, dumps(LauncherBeat(launcher_id="l", host="h", pid=1, at_s=12345.0)))
+    written(store, LAUNCHER_KEY, age_s)
+
+
+def written(store: ObjectStore, key: str, age_s: float) -> None:
+    """So long ago, by the store's clock: on a disk, the file's own time."""
+    at_s = time.time() - age_s
+    os.utime(file_path(store.uri) / key, (at_s, at_s))
 
 
 # ---------------------------------------------------------------- machines of others

@@ -16,6 +16,7 @@ from arylcloud.core.codec import loads
 from arylcloud.core.job import Constraints
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.launcher import actions as act
+from arylcloud.launcher.journaltime import LATE_S, journal_now_s
 
 RUNNING = JobPhase.RUNNING
 HOUR_S = 3600.0
@@ -234,3 +235,73 @@ def test_the_loop_sleeps_a_tick_and_no_hour(tmp_path: Path) -> None:
     assert h.launcher.run().phase is JobPhase.SUCCEEDED
     assert len(slept) > 50
     assert max(slept) <= h.timing.tick_s
+
+
+# ---------------------------------------------------------------- from launcher to launcher
+
+
+@pytest.mark.parametrize("set_s", [-HOUR_S, -20.0, 0.0, 20.0, HOUR_S])
+def test_the_next_launcher_goes_on_with_the_journals_time(tmp_path: Path, set_s: float) -> None:
+    """Its machine's clock may be another one's, or has been set: what has passed is the store's to say."""
+    h = Harness(tmp_path)
+    h.agents.total_steps = 1000
+    h.until(RUNNING)
+    h.tick(10)
+    before = h.journal.records(h.state.job_id)[-1]
+    written_s = h.store._objects[mail.journal_key(before.seq)][1]
+    h.watch.ahead_s += set_s
+    h.pass_time(200)
+    h.restart()
+    started = h.journal.records(h.state.job_id)[-1]
+    assert isinstance(started.event, ev.LauncherStarted)
+    passed_s = h.clock.at_s - written_s
+    assert started.at_s - before.at_s == pytest.approx(passed_s, abs=LATE_S + 0.03 * passed_s)
+    h.tick(20)
+    moments = [r.at_s for r in h.journal.records(h.state.job_id)]
+    assert moments == sorted(moments)
+
+
+def test_records_that_came_late_to_the_store_hide_no_time(tmp_path: Path) -> None:
+    h = Harness(tmp_path)
+    h.agents.total_steps = 5000
+    h.until(RUNNING)
+    h.tick(15)
+    began_s, first = h.clock.at_s, h.journal.records(h.state.job_id)[-1]
+    h.store.down = True
+    h.tick(2)
+    h.world.interrupt(h.running[0].instance_id)
+    h.tick(600)  # what it journals of the loss has to wait
+    h.store.down = False
+    h.journal.flush(h.state.job_id, h.store)
+    now_s = journal_now_s(h.journal, h.state.job_id, h.store, wall_s=0.0)
+    assert now_s - first.at_s == pytest.approx(h.clock.at_s - began_s, rel=0.03, abs=LATE_S)
+
+
+@pytest.mark.parametrize("ahead_s", [-HOUR_S, 0.0, HOUR_S])
+def test_a_resume_overtakes_what_was_asked_before_it_whatever_the_askers_clock(
+    tmp_path: Path, ahead_s: float
+) -> None:
+    h = Harness(tmp_path)
+    h.until(RUNNING)
+    h.request("stop")
+    h.until(JobPhase.STOPPED)
+    h.request("stop", clock_ahead_s=ahead_s)  # of a job that has ended already
+    h.resume()
+    h.until(RUNNING)
+    h.request("stop", clock_ahead_s=-ahead_s)  # and this one counts
+    finish(h, JobPhase.STOPPED)
+    assert [e.args.get("stale", False) for e in h.of(ev.RequestSeen)] == [False, True, False]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("ahead_s", [-HOUR_S, HOUR_S])
+def test_a_notice_is_never_further_away_than_its_cloud_gives_notice(tmp_path: Path, ahead_s: float) -> None:
+    h = Harness(tmp_path)
+    h.agents.clock_ahead_s = ahead_s
+    h.agents.total_steps = 1000
+    h.until(RUNNING)
+    h.tick(5)
+    h.world.notice(h.running[0].instance_id, 20.0)
+    acts_s = h.running[0].acts_at_s
+    h.tick(3)
+    (lease,) = (x for x in h.state.leases.values() if x.notice_acts_at_s is not None)
+    assert lease.since_s <= (lease.notice_acts_at_s or 0.0) <= (acts_s or 0.0) + 2.0

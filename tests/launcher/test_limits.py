@@ -14,7 +14,7 @@ from arylcloud.core.codec import loads
 from arylcloud.core.job import Constraints
 from arylcloud.core.phases import JobPhase
 from arylcloud.launcher import actions as act
-from arylcloud.launcher.limits import burn_usd_per_hour, hard_until_s, running, trained_market_s
+from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s, running, trained_market_s
 from tests.support.first import initial_actions
 from tests.support.harness import OFFERS, Harness, spec
 
@@ -25,6 +25,12 @@ def beat(h: Harness) -> mail.LauncherBeat:
     data = h.store.get(mail.LAUNCHER_KEY)
     assert data is not None
     return loads(mail.LauncherBeat, data, what=mail.LAUNCHER_KEY)
+
+
+def ends_at_s(h: Harness) -> float:
+    found = beat(h)
+    assert found.hard_left_s is not None
+    return found.at_s + found.hard_left_s
 
 
 def limited(folder: Path, nodes: int = 1, **limits: float) -> Harness:
@@ -56,23 +62,23 @@ def test_the_earlier_of_budget_and_runtime(
 ) -> None:
     h = Harness(tmp_path, spec=spec(constraints=Constraints(budget_usd=budget, max_runtime_s=runtime_s)))
     state = replace(h.state, market_clock=MarketClock(scale=scale))
-    found = hard_until_s(state, 1000.0, spent_usd=spent, usd_per_hour=rate)
-    assert found == (None if left_s is None else pytest.approx(1000.0 + left_s))
+    found = hard_left_s(state, 1000.0, spent_usd=spent, usd_per_hour=rate)
+    assert found == (None if left_s is None else pytest.approx(left_s))
 
 
 def test_a_boot_is_not_running(tmp_path: Path) -> None:
     """While nothing trains, ``max_runtime`` is not used up: what a boot may take is not taken from it."""
     h = limited(tmp_path, max_runtime_s=HOUR_S)
     h.agents.total_steps = 1000
-    waiting = hard_until_s(h.state, 1000.0, spent_usd=None, usd_per_hour=None, boot_s=300.0)
-    assert waiting == pytest.approx(1000.0 + HOUR_S + 300.0)
+    waiting = hard_left_s(h.state, 1000.0, spent_usd=None, usd_per_hour=None, boot_s=300.0)
+    assert waiting == pytest.approx(HOUR_S + 300.0)
     h.until(JobPhase.RUNNING)
     h.tick(30)
     assert running(h.state)
     now_s = h.clock.now_s()
     left_s = HOUR_S - trained_market_s(h.state, now_s)
-    going = hard_until_s(h.state, now_s, spent_usd=None, usd_per_hour=None, boot_s=300.0)
-    assert going == pytest.approx(now_s + left_s)
+    going = hard_left_s(h.state, now_s, spent_usd=None, usd_per_hour=None, boot_s=300.0)
+    assert going == pytest.approx(left_s)
 
 
 def test_every_beat_says_until_when_the_budget_lasts(tmp_path: Path) -> None:
@@ -86,11 +92,12 @@ def test_every_beat_says_until_when_the_budget_lasts(tmp_path: Path) -> None:
     launched = [x.launched_s for x in h.state.open_leases]
     assert burn_usd_per_hour(h.state) == pytest.approx(2.0)
     expected_s = 2 * HOUR_S + sum(s for s in launched if s is not None) / 2
-    assert first.hard_until_s == pytest.approx(expected_s, abs=1.0)
+    ends_s = ends_at_s(h)
+    assert ends_s == pytest.approx(expected_s, abs=1.0)
     h.tick(60)
     later = beat(h)
     assert later.at_s > first.at_s + 50
-    assert later.hard_until_s == pytest.approx(first.hard_until_s, abs=1.0)
+    assert ends_at_s(h) == pytest.approx(ends_s, abs=1.0)
 
 
 def test_every_beat_says_what_is_left_of_max_runtime_over_all_machines(tmp_path: Path) -> None:
@@ -99,7 +106,7 @@ def test_every_beat_says_what_is_left_of_max_runtime_over_all_machines(tmp_path:
     h.until(JobPhase.RUNNING)
     h.tick(100)
     began_s = h.state.trainings[0].started_at_s
-    assert beat(h).hard_until_s == pytest.approx(began_s + 500.0, abs=3.0)
+    assert ends_at_s(h) == pytest.approx(began_s + 500.0, abs=3.0)
     # the machine is lost after 100 s of training: the next one does not get all of it again
     h.world.interrupt(h.running[0].instance_id)
     h.until(JobPhase.RECOVERING, JobPhase.PROVISIONING)
@@ -109,7 +116,7 @@ def test_every_beat_says_what_is_left_of_max_runtime_over_all_machines(tmp_path:
     assert second.lease_id != h.state.trainings[0].lease_id
     ran_s = (h.state.trainings[0].stopped_at_s or 0.0) - began_s
     assert ran_s > 50
-    assert beat(h).hard_until_s == pytest.approx(second.started_at_s + 500.0 - ran_s, abs=3.0)
+    assert ends_at_s(h) == pytest.approx(second.started_at_s + 500.0 - ran_s, abs=3.0)
 
 
 def test_the_lease_is_made_out_for_max_runtime_too(tmp_path: Path) -> None:
@@ -135,7 +142,7 @@ def test_no_launcher_heard_just_before_the_budget_is_spent_goes_beyond_it(tmp_pa
         lease.until_s,
         launcher_heard_s=heard.at_s,
         unattended_s=h.spec.unattended_s,
-        hard_until_s=heard.hard_until_s,
+        hard_until_s=ends_at_s(h),
     )
     assert found is not None
     assert (found.at_s, found.why) == (pytest.approx(end_s, abs=1.0), deadman.USED_UP)

@@ -24,6 +24,7 @@ from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.loop import JobLauncher
 from arylcloud.launcher.observe import Observer
+from arylcloud.launcher.resuming import resume
 from arylcloud.launcher.state import JobState, Lease
 from arylcloud.simulation.world import World, WorldMachine
 from arylcloud.simulation.world_agents import Agents
@@ -150,6 +151,8 @@ class Harness:
     started: bool = True
     clean: bool = True
     """The last pass went through: no crash, no mailbox that did not answer."""
+    ended_at_s: float = 0.0
+    """When the last pass over a job that had not ended began: the world's time, as is the next."""
     listed_at_s: float = 0.0
     """When the launcher last looked and the cloud answered."""
     refused: Exception | None = None
@@ -235,6 +238,7 @@ class Harness:
         """One pass of the launcher, as its loop would do it, errors included."""
         if self.state.phase.ended:
             return
+        self.ended_at_s = self.clock.at_s
         if not self.started:
             self.restart()
             return
@@ -274,20 +278,23 @@ class Harness:
 
     # ------------------------------------------------------------ what users and clouds do
 
-    def request(self, verb: str, **args: object) -> None:
+    def request(self, verb: str, *, clock_ahead_s: float = 0.0, **args: object) -> None:
         self.requests += 1
         document = mail.RequestDoc(
             number=self.requests,
             verb=verb,  # type: ignore[arg-type]
             args=dict(args),
-            at_s=self.clock.at_s,
+            at_s=self.clock.at_s + clock_ahead_s,
             by="user@host",
         )
         MemoryStore.create(self.store, mail.request_key(self.requests), dumps(document))
 
     def resume(self) -> None:
-        event = ev.JobPhaseChanged(phase=JobPhase.PENDING, code="resumed", text="resumed by the user")
-        self.journal.append(JOB, self.clock.at_s, "cli", event, None, mirror=self.store)
+        """Tried again until the mailbox answers, as a user would."""
+        try:
+            resume(self.journal, JOB, self.store, writer="cli", wall_s=self.watch.now_s)
+        except StoreError as error:
+            self.refused = error
         self.restart()
 
     @property
@@ -340,8 +347,8 @@ class Harness:
         leases = self.state.leases
         for machine in self.world.born.values():
             too_late = machine.lands_at_s > machine.asked_at_s + self.timing.landing_s
-            if too_late and machine.lands_at_s > self.state.phase_since_s:
-                continue  # beyond what a create may do, and after the job: `gc` is for that
+            if too_late and machine.visible_at_s > self.ended_at_s:
+                continue  # beyond what a create may do, and shown after the job: `gc` is for that
             assert machine.ended_s is not None, f"still paid for: {machine.instance_id}"
             lease = leases[machine.spec.lease_id]
             assert lease.instance_id == machine.instance_id, f"{machine.instance_id} is not in the journal"

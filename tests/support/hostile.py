@@ -17,6 +17,34 @@ SCRATCH = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gette
 
 
 TROUBLES = ("capacity", "quota", "throttled", "lost_answer", "lost_call")
+SHORT, LONG = 60, 100_000
+"""Steps of a job: one that ends amid its troubles, and one that outlasts them all (``quiet`` then says that
+it has almost finished: a world in which the job is over can show nothing any more)."""
+REQUESTS = 5
+"""Of a user, in one story."""
+
+
+def _under_way(self: HostileWorld) -> bool:
+    return self.h is not None and not self.h.state.phase.ended
+
+
+def _has_machines(self: HostileWorld) -> bool:
+    return _under_way(self) and bool(self.harness.running)
+
+
+def _may_ask(self: HostileWorld) -> bool:
+    return _under_way(self) and self.harness.requests < REQUESTS
+
+
+def _may_move(self: HostileWorld) -> bool:
+    return _may_ask(self) and self.harness.state.phase is JobPhase.RUNNING
+
+
+under_way = precondition(_under_way)
+has_machines = precondition(_has_machines)
+may_ask = precondition(_may_ask)
+may_move = precondition(_may_move)
+"""Rules that are drawn where they would do nothing take the place of those that would do something."""
 
 
 class HostileWorld(RuleBasedStateMachine):
@@ -35,10 +63,11 @@ class HostileWorld(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ starts
 
-    @initialize(nodes=st.sampled_from([1, 1, 2]), warm=st.booleans())
-    def start(self, nodes: int, warm: bool) -> None:
+    @initialize(nodes=st.sampled_from([1, 2]), warm=st.booleans(), steps=st.sampled_from([SHORT, LONG, LONG]))
+    def start(self, nodes: int, warm: bool, steps: int) -> None:
         """Cold: nothing exists. Warm: it trains, with one checkpoint committed."""
         self.h = Harness(self.folder, spec=spec(nodes))
+        self.h.agents.total_steps = steps
         if warm:
             self.h.until(JobPhase.RUNNING)
             self.h.tick(13)
@@ -50,15 +79,18 @@ class HostileWorld(RuleBasedStateMachine):
     def tick(self, times: int) -> None:
         self.harness.tick(times)
 
+    @under_way
     @rule(seconds=st.integers(1, 40))
     def launcher_away(self, seconds: int) -> None:
         self.harness.pass_time(seconds)
         self.harness.restart()
 
+    @under_way
     @rule(seconds=st.sampled_from([-3600.0, -20.0, 20.0, 3600.0]))
     def its_clock_is_set(self, seconds: float) -> None:
         self.harness.watch.ahead_s += seconds
 
+    @under_way
     @rule(point=st.integers(1, 12), times=st.integers(1, 4))
     def crash(self, point: int, times: int) -> None:
         self.harness.crash_in = point
@@ -67,6 +99,7 @@ class HostileWorld(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ the cloud
 
+    @under_way
     @rule(
         trouble=st.sampled_from(TROUBLES),
         late=st.integers(1, 40),
@@ -75,50 +108,57 @@ class HostileWorld(RuleBasedStateMachine):
         self.harness.world.troubles.append(trouble)  # type: ignore[arg-type]
         self.harness.world.landing_s = float(late)
 
+    @under_way
     @rule()
     def dead_on_arrival(self) -> None:
         self.harness.agents.duds += 1
 
+    @under_way
     @rule(lag=st.sampled_from([0.0, 3.0, 7.0]))
     def lists_lag(self, lag: float) -> None:
         self.harness.world.list_lag_s = lag
 
+    @under_way
     @rule(seconds=st.integers(1, 60))
     def lists_fail(self, seconds: int) -> None:
         self.harness.world.lists_fail = True
         self.harness.tick(seconds)
         self.harness.world.lists_fail = False
 
+    @under_way
     @rule(seconds=st.integers(1, 60))
     def histories_fail(self, seconds: int) -> None:
         self.harness.world.histories_fail = True
         self.harness.tick(seconds)
         self.harness.world.histories_fail = False
 
+    @under_way
     @rule(seconds=st.integers(1, 15))
     def ends_fail(self, seconds: int) -> None:
         self.harness.world.ends_fail = True
         self.harness.tick(seconds)
         self.harness.world.ends_fail = False
 
+    @under_way
     @rule(data=st.data())
     def no_capacity(self, data: st.DataObject) -> None:
         offers = [o.key for o in self.harness.ranking]
         self.harness.world.full = set(data.draw(st.lists(st.sampled_from(offers), max_size=4)))
 
-    @precondition(lambda self: self.h is not None and self.h.running)
+    @has_machines
     @rule(data=st.data())
     def interrupt(self, data: st.DataObject) -> None:
         victim = data.draw(st.sampled_from(self.harness.running))
         self.harness.world.interrupt(victim.instance_id)
 
-    @precondition(lambda self: self.h is not None and self.h.running)
+    @has_machines
     @rule(data=st.data(), lead=st.integers(2, 30))
     def notice(self, data: st.DataObject, lead: int) -> None:
         victim = data.draw(st.sampled_from(self.harness.running))
         self.harness.world.notice(victim.instance_id, float(lead))
 
-    @precondition(lambda self: self.h is not None and self.h.running and self.h.requests < 3)
+    @has_machines
+    @may_ask
     @rule(late=st.sampled_from([4, 14, 14, 32, 40]), stop=st.booleans())
     def replacement_lands_late(self, late: int, stop: bool) -> None:
         """A loss; the answer to the next create is lost; perhaps the user has had enough."""
@@ -134,17 +174,20 @@ class HostileWorld(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ mailbox and machines
 
+    @under_way
     @rule(seconds=st.sampled_from([-600.0, -6.0, 0.0, 6.0, 600.0]))
     def clocks_differ(self, seconds: float) -> None:
         """Of the machines to come, from everybody else's."""
         self.harness.agents.clock_ahead_s = seconds
 
+    @under_way
     @rule(seconds=st.integers(1, 60))
     def mailbox_down(self, seconds: int) -> None:
         self.harness.store.down = True
         self.harness.tick(seconds)
         self.harness.store.down = False
 
+    @under_way
     @rule(seconds=st.integers(1, 60))
     def fence_cannot_be_read(self, seconds: int) -> None:
         """Nothing new is ended, and nothing new is asked for."""
@@ -156,13 +199,14 @@ class HostileWorld(RuleBasedStateMachine):
         ending = {x.lease_id for x in h.state.open_leases if x.phase is LeasePhase.ENDING}
         assert not before & ending, "ended without a look at the fence"
 
+    @under_way
     @rule()
     def mailbox_loses_an_answer(self) -> None:
         self.harness.store.lose_answers = 1
         self.harness.tick()
         self.harness.store.lose_answers = 0
 
-    @precondition(lambda self: self.h is not None and self.h.running)
+    @has_machines
     @rule(data=st.data(), seconds=st.integers(1, 50))
     def machine_cut_off(self, data: st.DataObject, seconds: int) -> None:
         machine = data.draw(st.sampled_from(self.harness.running))
@@ -170,19 +214,23 @@ class HostileWorld(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ the user
 
-    @precondition(lambda self: self.h is not None and self.h.requests < 3)
+    @may_move
     @rule(where=st.sampled_from(["aws/us-east-1", "aws/us-west-2", "aws/eu-west-1"]))
     def migrate(self, where: str) -> None:
         self.harness.request("migrate", to=where)
+        self.harness.tick()
 
-    @precondition(lambda self: self.h is not None and self.h.requests < 3)
+    @may_move
     @rule(where=st.sampled_from(["aws/us-west-2", "aws/eu-west-1"]))
     def migrate_in_vain(self, where: str) -> None:
         """Of several new machines the last is not to be had."""
-        self.harness.world.troubles.extend(["none"] * (self.harness.state.spec.nodes_max - 1) + ["capacity"])
-        self.harness.request("migrate", to=where)
+        h = self.harness
+        h.world.troubles.clear()
+        h.world.troubles.extend(["none"] * (h.state.spec.nodes_max - 1) + ["capacity"])
+        h.request("migrate", to=where)
+        h.tick(3)
 
-    @precondition(lambda self: self.h is not None and self.h.requests < 3)
+    @may_ask
     @rule()
     def stop(self) -> None:
         self.harness.request("stop")
@@ -276,6 +324,8 @@ class HostileWorld(RuleBasedStateMachine):
         h.world.list_lag_s = 0.0
         h.agents.duds = 0
         h.crash_in = None
+        done = max((agent.step for agent in h.agents.by_instance.values()), default=0)
+        h.agents.total_steps = min(h.agents.total_steps, done + 15)
         for _ in range(400):
             if h.state.phase.ended and not h.world.landing:
                 break

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from arylcloud.checkpoint.store import open_store
+from arylcloud.checkpoint.store import file_path, open_store
 from arylcloud.cli.settings import Folders, folders
 from arylcloud.core import events as ev
 from arylcloud.core import protocol as mail
@@ -74,7 +75,9 @@ class Shared:
 
     def beat(self, name: str, age_s: float = 0.0) -> None:
         beat = mail.LauncherBeat(launcher_id=f"l-{name}", host="h", pid=1, at_s=time.time() - age_s)
-        self.store().put(mail.LAUNCHER_KEY, dumps(beat))
+        store = self.store()
+        store.put(mail.LAUNCHER_KEY, dumps(beat))
+        os.utime(file_path(store.uri) / mail.LAUNCHER_KEY, (time.time() - age_s,) * 2)
 
     def state(self, name: str) -> JobState:
         with self.journal(name) as journal:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from arylcloud.core import events as ev
 from arylcloud.core.phases import LeasePhase
 from arylcloud.core.ports import Billing, EndCause, Machine, MachineState
-from arylcloud.core.protocol import AgentPhase, EndDoc
+from arylcloud.core.protocol import AgentPhase, EndDoc, Heartbeat, Notice
 from arylcloud.launcher.reconcile.draft import HEARD, Draft
 from arylcloud.launcher.state import Epoch, Lease, Training
 
@@ -33,15 +33,11 @@ def note_facts(d: Draft) -> None:
 
 
 def _requests(d: Draft) -> None:
-    resumed_s = d.state.phase_since_s if d.state.history_epoch or d.state.history_attempt else None
     for request in sorted(d.observed.requests, key=lambda r: r.number):
         if request.number <= d.state.requests_seen:
             continue
-        args = dict(request.args)
-        if d.state.phase_code == "resumed" and resumed_s is not None and request.at_s < resumed_s:
-            args["stale"] = True  # asked of the run before: the resume has overtaken it
         d.note(
-            ev.RequestSeen(number=request.number, verb=request.verb, args=args, by=request.by),
+            ev.RequestSeen(number=request.number, verb=request.verb, args=dict(request.args), by=request.by),
             cause_id=f"request {request.number}",
         )
 
@@ -85,10 +81,18 @@ def _heard(d: Draft) -> None:
             d.note(_phase(lease, LeasePhase.SUSPECT, text), cause_id=f"beat {beat.seq}")
             d.notify(f"suspect:{lease.lease_id}", f"{lease.lease_id} is {text}")
         if beat.notice is not None and d.state.leases[lease.lease_id].phase in HEARD - {LeasePhase.DOOMED}:
-            d.note(
-                ev.NoticeSeen(lease_id=lease.lease_id, action=beat.notice.action, acts_at_s=beat.notice.at_s),
-                cause_id=f"beat {beat.seq}",
-            )
+            d.note(_notice(d, lease, beat, beat.notice), cause_id=f"beat {beat.seq}")
+
+
+def _notice(d: Draft, lease: Lease, beat: Heartbeat, notice: Notice) -> ev.NoticeSeen:
+    """How much time there is left: by the machine's clock, which may differ from ours and the cloud's, but
+    never more than its cloud gives notice (``Capabilities.notice_s``)."""
+    left_s = max(0.0, notice.at_s - beat.at_s)
+    able = d.desired.capabilities.get(lease.offer.cloud)
+    if able is not None and able.notice_s > 0:
+        left_s = min(left_s, able.notice_s)
+    acts_at_s = d.now_s + left_s
+    return ev.NoticeSeen(lease_id=lease.lease_id, action=notice.action, acts_at_s=acts_at_s)
 
 
 def _silent(d: Draft, lease: Lease) -> bool:

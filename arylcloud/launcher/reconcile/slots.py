@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import LeasePhase
-from arylcloud.launcher.limits import burn_usd_per_hour, hard_until_s
+from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s
 from arylcloud.launcher.offers import acceptable, barred, why_none
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.state import Lease
@@ -59,14 +59,14 @@ def lease_until_s(d: Draft, offer: Offer) -> float:
     until_s = d.now_s + d.state.spec.unattended_s
     price, burn = offer.usd_per_hour, burn_usd_per_hour(d.state)
     rate = None if price is None or burn is None else max(price * d.nodes, burn + price)
-    hard_s = hard_until_s(
+    left_s = hard_left_s(
         d.state,
         d.now_s,
         spent_usd=d.desired.spent_usd,
         usd_per_hour=rate,
         boot_s=d.timing.boot_timeout_s,
     )
-    return until_s if hard_s is None else min(until_s, hard_s)
+    return until_s if left_s is None else min(until_s, d.now_s + left_s)
 
 
 def replaces_all(d: Draft) -> bool:

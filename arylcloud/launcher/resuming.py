@@ -1,0 +1,44 @@
+"""A job that has ended goes on: the one record that says so, and what it overtakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from arylcloud.core import events as ev
+from arylcloud.core import protocol as mail
+from arylcloud.core.codec import loads
+from arylcloud.core.errors import IntegrityError
+from arylcloud.core.phases import JobPhase
+from arylcloud.core.ports import ObjectStore
+from arylcloud.launcher.journal import Journal
+from arylcloud.launcher.journaltime import journal_now_s
+
+
+def resume(
+    journal: Journal, job_id: str, store: ObjectStore, *, writer: str, wall_s: Callable[[], float]
+) -> None:
+    """Journal that an ended job goes on. The caller has the claim, and has caught up with the mailbox.
+
+    Requests that lie in the mailbox were asked of the run before: they are seen first, as overtaken. (By
+    their being there, not by their moments: those are by their askers' clocks.) Raises StoreError,
+    ConflictError; to be called again after either.
+    """
+    state = journal.state(job_id)
+
+    def note(event: ev.Event, cause_id: str | None = None) -> None:
+        at_s = journal_now_s(journal, job_id, store, wall_s())
+        journal.append(job_id, at_s, writer, event, cause_id, mirror=store)
+
+    for info in store.list(mail.REQUESTS_PREFIX, after=mail.request_key(state.requests_seen)):
+        data = store.get(info.key)
+        if data is None:
+            continue
+        try:
+            asked = loads(mail.RequestDoc, data, what=info.key)
+        except IntegrityError:
+            continue  # no launcher reads it either
+        seen = ev.RequestSeen(
+            number=asked.number, verb=asked.verb, args={**asked.args, "stale": True}, by=asked.by
+        )
+        note(seen, f"request {asked.number}")
+    note(ev.JobPhaseChanged(phase=JobPhase.PENDING, code="resumed", text="resumed by the user"))
