@@ -9,7 +9,7 @@ level_i; the answer mixes the two ends of one edge, and the edge's slope is what
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,19 +50,31 @@ def cheapest(rate: F, price: F, level: F) -> Mix:
     (0, 1, 0.333333, 4.0)
     """
     m, n = rate.shape
-    zero = np.zeros(n)
-    slow = np.full(n, IDLE)
-    fast = np.full(n, IDLE)
-    part, slope = np.zeros(n), np.zeros(n)
     cost = np.where(level > 0, np.inf, 0.0)
-    for a, b in [(IDLE, b) for b in range(m)] + list(permutations(range(m), 2)):
-        low, dear = (zero, zero) if a == IDLE else (rate[a], price[a])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            steep = (price[b] - dear) / (rate[b] - low)
-            would = dear + steep * (level - low)
-            better = (low < rate[b]) & (low <= level) & (level <= rate[b]) & (would < cost)
-        if better.any():
-            slow[better], fast[better] = a, b
-            cost[better], slope[better] = would[better], steep[better]
-            part[better] = (level - low)[better] / (rate[b] - low)[better]
-    return Mix(slow=slow, fast=fast, part=part, cost=cost, slope=slope)
+    code = np.zeros(n, dtype=np.int64)
+    edges = [(IDLE, b) for b in range(m)] + list(combinations(range(m), 2))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for number, (a, b) in enumerate(edges, start=1):
+            if a == IDLE:
+                would = price[b] * (level / rate[b])
+                better = level <= rate[b]
+            else:
+                above = level - rate[a]
+                would = price[a] + (price[b] - price[a]) * (above / (rate[b] - rate[a]))
+                better = above * (level - rate[b]) <= 0
+            better &= would < cost
+            np.copyto(cost, would, where=better)
+            np.copyto(code, number, where=better)
+    ends = np.array([(IDLE, IDLE), *edges])
+    jobs = np.arange(n)
+    low, high = ends[code, 0], ends[code, 1]
+    low_rate = np.where(low == IDLE, 0.0, rate[low, jobs])
+    high_rate = np.where(high == IDLE, 0.0, rate[high, jobs])
+    turned = low_rate > high_rate
+    slow, fast = np.where(turned, high, low), np.where(turned, low, high)
+    gap = np.abs(high_rate - low_rate)
+    slow_price = np.where(slow == IDLE, 0.0, price[slow, jobs])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.where(gap > 0, (level - np.minimum(low_rate, high_rate)) / gap, 0.0)
+        slope = np.where(gap > 0, (price[fast, jobs] - slow_price) / gap, 0.0)
+    return Mix(slow=slow, fast=fast, part=np.minimum(part, 1.0), cost=cost, slope=slope)

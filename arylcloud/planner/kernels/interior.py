@@ -26,6 +26,9 @@ from arylcloud.core.errors import ArylError
 from arylcloud.planner.kernels.jobform import F, JobLP, Scaled, Solution, bound_of, repaired, scaled
 from arylcloud.planner.kernels.newton import Search
 
+CLOSE = 1e-6
+"""Relative: an iterate that breaks a type's row by more is not worth repairing."""
+
 
 def solve(
     lp: JobLP,
@@ -35,26 +38,40 @@ def solve(
     start: F | None = None,
     stop_above: float = np.inf,
     stop_below: float = -np.inf,
+    offset: float = 0.0,
+    near: tuple[F, float, float] | None = None,
 ) -> Solution:
-    """The program to a certified relative ``gap``.
+    """The program to a certified relative ``gap``; of the objective plus ``offset``, where the program is
+    only a part of a whole.
 
     ``start``: (m, n) a point inside of the rows, for programs whose hard rows (slope 0, need > 0) are not met
-    by a small equal share. The search also ends once the optimum is known to be at least ``stop_above`` or
+    by a small equal share. ``near``: (λ (m,), t, how far the objective may be from the optimum there), where
+    the answer is about known. The search also ends once the optimum is known to be at least ``stop_above`` or
     less than ``stop_below``. Raises :class:`ArylError` when ``most`` iterations do not get there.
     """
     view = scaled(lp)
-    search = Search(view, None if start is None else view.inner(start))
+    if near is None:
+        search = Search.cold(view, None if start is None else view.inner(start))
+    else:
+        lam, t, products = near
+        search = Search.warm(view, lam[view.kept] / view.unit, t, products / (view.unit * view.rate.size))
     best: Solution | None = None
+    offset /= view.unit
     for iteration in range(most):
         objective, bound = search.measure()
         if not np.isfinite(objective) or np.isnan(bound):
             break
-        close = bound - objective <= gap * max(abs(objective), abs(bound))
+        size = max(abs(objective + offset), abs(bound + offset) if np.isfinite(bound) else 0.0)
+        close = search.excess <= CLOSE and bound - objective <= gap * size
         if close or objective >= stop_above or bound < stop_below or iteration == most - 1:
             best = _certified(view, search, best, iteration)
-            if best.gap <= gap or best.objective >= stop_above or best.bound < stop_below:
+            proven = best.bound - best.objective <= gap * size
+            if proven or best.objective >= stop_above or best.bound < stop_below:
                 return view.unscaled(best)
-        search.move(0.02 * gap * abs(bound))
+        try:
+            search.move(0.02 * gap * size)
+        except np.linalg.LinAlgError:
+            break
     stood = "lost its numbers" if best is None else f"stood at a relative gap of {best.gap:.1e}"
     raise ArylError(
         f"the interior point {stood} after {iteration + 1} iterations; {gap:.0e} was asked",
@@ -71,6 +88,7 @@ def _certified(view: Scaled, search: Search, best: Solution | None, iteration: i
         x, t, objective = best.x, best.t, best.objective
     if best is not None and best.bound <= bound:
         beta, lam, bound = best.rate_value, best.type_value, best.bound
+    bound = max(bound, objective)  # they may cross by a rounding
     return Solution(
         x=x, t=t, objective=objective, bound=bound, rate_value=beta, type_value=lam, iterations=iteration
     )
