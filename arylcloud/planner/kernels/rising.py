@@ -34,6 +34,9 @@ from arylcloud.planner.kernels.classes import Classes, Shared, State, solve
 EASE = 1e-9
 """Relative: what is given up of a rate that is held, so that rounding does not make it impossible."""
 
+FIRST = 1e-5
+"""The part of a path that is its beginning."""
+
 
 class Path(Protocol):
     """Rates that rise from where they are to their caps."""
@@ -67,6 +70,7 @@ def rise(jobs: Classes, paths: Paths, *, runs: NDArray[np.bool_], what: str) -> 
     rate = np.zeros(n)
     rising = runs.copy()
     state: State | None = None
+    met: Shared | None = None
     programs = phases = 0
     while rising.any():
         phases += 1
@@ -77,7 +81,7 @@ def rise(jobs: Classes, paths: Paths, *, runs: NDArray[np.bool_], what: str) -> 
         if not rising.any():
             break
         path = paths(rate, rising, cap)
-        tau, stop, state, tries = _highest(jobs, path, rate, state, what)
+        tau, stop, met, state, tries = _highest(jobs, path, rate, state, what)
         programs += tries
         rate = np.maximum(rate, path.at(tau))
         if stop is None:
@@ -85,10 +89,12 @@ def rise(jobs: Classes, paths: Paths, *, runs: NDArray[np.bool_], what: str) -> 
         weight = np.where(rising, stop.need_value * cap, 0.0)
         rising &= weight <= 1e-9 * float(weight.max())
         free.narrow(stop)
-    shared = solve(jobs, slope=rate, start=state, what=what)
-    if shared.t < 1 - 1e-7:
-        raise ArylError(f"{what}: {shared.t:.9f} of the rates that were found can be had together")
-    return Risen(rate=rate, shared=shared, programs=programs + 1, phases=phases)
+    if met is None:
+        met = solve(jobs, slope=rate, start=state, what=what)
+        programs += 1
+        if met.t < 1 - 1e-7:
+            raise ArylError(f"{what}: {met.t:.9f} of the rates that were found can be had together")
+    return Risen(rate=rate, shared=met, programs=programs, phases=phases)
 
 
 class _Free:
@@ -135,33 +141,36 @@ class _Free:
 
 def _highest(
     jobs: Classes, path: Path, rate: F, state: State | None, what: str
-) -> tuple[float, Shared | None, State | None, int]:
-    """(the largest τ whose rates can be had; the answer whose prices say so, None where τ is the end; where
-    the search stands; programs solved)."""
-    found: Shared | None = None
-    tau, low = path.end, 0.0
+) -> tuple[float, Shared | None, Shared | None, State | None, int]:
+    """(the largest τ whose rates can be had; the answer whose prices say so, None where τ is the end; an
+    answer with the rates at τ, where one was met; where the search stands; programs solved)."""
+    stop: Shared | None = None
+    tau = path.end
     held = rate * (1 - EASE)
-    target = path.at(path.end)
+    up = path.at(path.end * FIRST) - rate
+    aim = up  # straight up first: what stops that is near to what stops the path
     for tries in range(1, 200):
-        # the first try goes straight up, as far as it can: what stops it is near to what stops the path
-        aim = path.at(path.end * 1e-5) if tries == 2 else target
-        shared = solve(jobs, need=held, slope=np.maximum(aim - rate, 0.0), start=state, what=what)
+        shared = solve(jobs, need=held, slope=np.maximum(aim, 0.0), start=state, what=what)
         state = shared.state
-        if tries != 2 and shared.t >= 1 - 1e-9:
-            break
+        if tries > 1 and shared.t >= 1 - 1e-9:
+            return tau, stop, shared, state, tries
         worth = float(shared.type_value @ jobs.kinds.capacity + shared.time_value.sum())
-        lower = _root(path, shared.need_value, worth, low, tau)
+        lower = _root(path, shared.need_value, worth, 0.0, tau)
         if lower < tau:
-            tau = lower
-            found = shared
-        elif tries != 2:
+            tau, stop = lower, shared
+        elif tries > 1:
             break  # rounding: this is the τ that the last prices allow
         if tau <= 1e-12 * path.end:
             break  # those that rise were stopped before this phase, at once with others
-        target = path.at(tau)
+        aim = path.at(tau) - rate
+        straight = tries == 1 and bool(
+            (np.abs(aim - up * (tau / path.end / FIRST)) <= 1e-9 * np.abs(aim)).all()
+        )
+        if straight and shared.t * FIRST * path.end >= tau * (1 - 1e-9):
+            return tau, stop, shared, state, tries
     else:
         raise ArylError(f"{what}: cuts that do not come to an end")
-    return tau, found, state, tries
+    return tau, stop, None, state, tries
 
 
 def _root(path: Path, price: F, worth: float, low: float, high: float) -> float:
