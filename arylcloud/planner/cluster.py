@@ -77,9 +77,17 @@ class ClusterProblem:
     """(n,) stable over calls: the key of ``memory``; None = the index."""
     memory: object | None = None
     """What the same policy returned last time as :attr:`Allocation.memory`; None at the first call."""
+    own_usd_per_hour: F | None = None
+    """(n, m) of one GPU, where jobs pay different prices for one type (instance types, markets, what a run
+    costs beside its GPUs); None = ``usd_per_hour`` for everyone."""
 
     def __len__(self) -> int:
         return len(self.gpus)
+
+    @property
+    def prices(self) -> F:
+        """(n, m) or (1, m): what each job pays for an hour of one GPU."""
+        return self.usd_per_hour[None, :] if self.own_usd_per_hour is None else self.own_usd_per_hour
 
     @property
     def ids(self) -> I:
@@ -106,6 +114,8 @@ class Allocation:
     """Certified: the optimum is not better than this."""
     worker_value: F | None = None
     """(m,) objective per one more worker of the type: the capacity rows' duals."""
+    seconds: F | None = None
+    """(n, m) of a policy that buys hours: what each job buys in all."""
     fallback: bool = False
     """True: deadlines could not all be met and were dropped (Gavel's rule)."""
     unmet: I | None = None
@@ -177,6 +187,8 @@ class Choice:
     bound: float | None = None
     refused: I | None = None
     """Indices of jobs that admission control does not take."""
+    worker_value: F | None = None
+    """(m,) objective per one more GPU of the type, of the programme's relaxation."""
     memory: object | None = None
 
 

@@ -58,9 +58,9 @@ def per_dollar_slo_strict(problem: ClusterProblem, rng: np.random.Generator) -> 
 
 
 def _prices(problem: ClusterProblem) -> F:
-    """(m,) USD per GPU-hour, above 0."""
-    paid = problem.usd_per_hour[problem.usd_per_hour > 0]
-    return np.maximum(problem.usd_per_hour, 1e-6 * paid.min() if len(paid) else 1.0)
+    """(n, m) or (1, m) USD per GPU-hour, above 0."""
+    paid = problem.prices[problem.prices > 0]
+    return np.maximum(problem.prices, 1e-6 * paid.min() if len(paid) else 1.0)
 
 
 def _largest_sum(problem: ClusterProblem, worth: F) -> Allocation:

@@ -75,7 +75,7 @@ def _within_deadlines(problem: ClusterProblem) -> Allocation | float:
     n, m = problem.throughput.shape
     end_s, horizon_s = _times(problem)
     rates = _rates(problem)
-    usd_per_s = problem.gpus[:, None] * problem.usd_per_hour / HOUR_S
+    usd_per_s = problem.gpus[:, None] * problem.prices / HOUR_S
     seconds = np.zeros((n, m))
     runs = rates.max(axis=1, initial=0.0) > 0
     can_wait = np.isinf(end_s) & runs
@@ -121,6 +121,7 @@ def _within_deadlines(problem: ClusterProblem) -> Allocation | float:
         objective=dollars,
         bound=bound,
         worker_value=value,
+        seconds=seconds,
         unplaceable=unplaceable(problem),
     )
 

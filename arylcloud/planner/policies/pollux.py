@@ -30,7 +30,9 @@ def pollux(problem: ElasticProblem, rng: np.random.Generator) -> Choice:
     found = best_configurations(
         utility, problem.configs.gpus.astype(np.float64), problem.configs.worker_type, problem.workers
     )
-    return Choice(config=found.config, objective=found.objective, bound=found.bound)
+    return Choice(
+        config=found.config, objective=found.objective, bound=found.bound, worker_value=found.worker_value
+    )
 
 
 def speedup(problem: ElasticProblem) -> F:

@@ -24,6 +24,7 @@ def partitioned(solve: Solve, problem: ClusterProblem, parts: int, rng: np.rando
     parts' mean together is the policy's own affair; ask :func:`job_rates`. ``memory`` is not kept."""
     shares = np.zeros_like(problem.throughput)
     pairs, pair_shares, fallback = [], [], False
+    seconds, hours = np.zeros_like(problem.throughput), False
     value = np.zeros(len(problem.workers))
     for index in _split(len(problem), parts, rng):
         budget = None if problem.budget_usd is None else problem.budget_usd / parts
@@ -36,11 +37,15 @@ def partitioned(solve: Solve, problem: ClusterProblem, parts: int, rng: np.rando
             pair_shares.append(found.pair_shares)
         if found.worker_value is not None:
             value += found.worker_value / parts
+        if found.seconds is not None:
+            seconds[index] = found.seconds
+            hours = True
     return Allocation(
         shares=shares,
         pairs=np.concatenate(pairs) if pairs else np.zeros((0, 2), dtype=np.int64),
         pair_shares=np.concatenate(pair_shares) if pair_shares else None,
         worker_value=value,
+        seconds=seconds if hours else None,
         fallback=fallback,
     )
 
@@ -88,6 +93,7 @@ def _jobs(problem: ClusterProblem, index: I) -> ClusterProblem:
         steps_left=problem.steps_left[index],
         age_s=problem.age_s[index],
         deadline_s=_some(problem.deadline_s, index),
+        own_usd_per_hour=_some(problem.own_usd_per_hour, index),
         sharing=None if sharing is None else replace(sharing, job_class=sharing.job_class[index]),
         entity=None if problem.entity is None else problem.entity[index],
         job_id=problem.ids[index],
