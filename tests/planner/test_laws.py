@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.choice_laws import CHOICE_CHECKS, a_problem
-from support.clusters import for_policy
+from support.clusters import NOT_YET, for_policy
 from support.laws import CHECKS
 from support.mutants import CHOICE_MUTANTS, MUTANTS
 
@@ -17,11 +17,6 @@ from arylcloud.core.errors import UsageError
 from arylcloud.planner.policies.laws import Law
 from arylcloud.planner.policies.registry import POLICIES, Policy, policy
 
-NOT_YET = frozenset(
-    name
-    for name in POLICIES
-    if name.endswith("packed") or "water_filling" in name or "strategy_proof" in name
-) - {"fifo_packed"} | {"max_sum_throughput_normalized_by_cost_packed_SLOs"}
 NAMES = sorted(set(POLICIES) - NOT_YET)
 SHARES = [name for name in NAMES if POLICIES[name].kind == "shares"]
 CHOICES = [name for name in NAMES if POLICIES[name].kind == "choices"]

@@ -91,6 +91,7 @@ def test_as_a_linear_program() -> None:
     places = [(j, k) for j in range(m) for k in range(1, n // int(machines[j]) + 2)]
     lp = highspy.Highs()
     lp.silent()
+    lp.setOptionValue("threads", 1)  # as everywhere: HiGHS refuses another number in the same process
     x = {
         (i, place): lp.addVariable(lb=0, ub=1, obj=place[1] * seconds[i, place[0]])
         for i in range(n)

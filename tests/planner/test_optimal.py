@@ -1,0 +1,119 @@
+"""The policies that optimise, against linear programmes for HiGHS on problems at random, without study data.
+
+As in test_goldens.py the objective is computed from the allocation by the paper's formula.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.clusters import NAMES, NOT_YET, for_policy
+from support.goldens import FORMULAS, on_v100, sorted_rates
+from support.lps import Columns, at_least, columns, common, filled, largest
+
+from arylcloud.planner.cluster import Allocation, ClusterProblem, isolated_rates, violation
+from arylcloud.planner.policies.registry import POLICIES
+
+WITHIN = 1e-6
+SEEDS = st.integers(0, 2**32 - 1)
+SLOS = [name for name in FORMULAS if name.endswith("SLOs")]
+FAIR = [name for name in FORMULAS if name.startswith("finish_time")]
+LAS = ["max_min_fairness", "max_min_fairness_perf", "max_min_fairness_packed"]
+SPAN = ["min_total_duration", "min_total_duration_perf", "min_total_duration_packed"]
+SUMS = ["max_sum_throughput_perf", "max_sum_throughput_normalized_by_cost_perf"]
+some = settings(max_examples=25)
+
+
+def posed(name: str, seed: int) -> tuple[ClusterProblem, Columns, Allocation, float]:
+    """(the problem, its columns as the policy sees them, the answer, its value by formula)."""
+    policy = POLICIES[name]
+    problem = for_policy(policy, seed, everywhere=not policy.aware)
+    problem = replace(problem, worker_types=NAMES[: len(problem.workers)])
+    believed = None
+    if not policy.aware:
+        believed = np.ones_like(problem.throughput) if name in LAS else on_v100(problem)
+    found = policy.solve()(problem, np.random.default_rng(0))
+    assert violation(problem, found) <= WITHIN
+    value = FORMULAS[name](problem, found)
+    assert found.objective == pytest.approx(value, rel=WITHIN)
+    if found.bound is not None:
+        sign = 1 if policy.sense == "max" else -1
+        assert sign * found.bound >= sign * value - 2 * WITHIN * abs(value)
+    return problem, columns(problem, believed), found, value
+
+
+def slope(problem: ClusterProblem, aware: bool = True) -> np.ndarray:
+    mix = problem.throughput @ problem.workers / problem.workers.sum()
+    return problem.weight * (mix if aware else 1.0) / problem.gpus
+
+
+@pytest.mark.parametrize("name", LAS)
+@some
+@given(seed=SEEDS)
+def test_max_min(name: str, seed: int) -> None:
+    problem, lp, _, value = posed(name, seed)
+    assert value == pytest.approx(common(lp, slope(problem, POLICIES[name].aware)), rel=WITHIN)
+
+
+@pytest.mark.parametrize("name", SPAN)
+@some
+@given(seed=SEEDS)
+def test_makespan(name: str, seed: int) -> None:
+    problem, lp, _, value = posed(name, seed)
+    assert value == pytest.approx(1 / common(lp, problem.steps_left), rel=WITHIN)
+
+
+@pytest.mark.parametrize("name", FAIR)
+@some
+@given(seed=SEEDS)
+def test_finish_time_fairness(name: str, seed: int) -> None:
+    """At ρ a little above the answer everybody's need fits, a little below it does not."""
+    problem, lp, _, value = posed(name, seed)
+    seen = problem if POLICIES[name].aware else replace(problem, throughput=on_v100(problem))
+    alone = problem.steps_left / isolated_rates(seen)
+    for rho, fits in ((value * (1 + 2 * WITHIN), True), (value * (1 - 2 * WITHIN), False)):
+        left = rho * alone - problem.age_s
+        possible = bool((left > 0).all()) and common(lp, problem.steps_left / left) >= 1
+        assert possible is fits
+
+
+@pytest.mark.parametrize("name", [*SUMS, *SLOS])
+@some
+@given(seed=SEEDS)
+def test_sums_and_deadlines(name: str, seed: int) -> None:
+    problem, lp, found, value = posed(name, seed)
+    per = np.ones_like(problem.usd_per_hour) if name == SUMS[0] else problem.usd_per_hour
+    gain = lp.rate.sum(axis=0) / np.tile(per, lp.rate.shape[1] // len(per))
+    need = np.zeros(len(problem))
+    if problem.deadline_s is not None:
+        need = problem.steps_left / problem.deadline_s
+    best = largest(lp, gain, rows=at_least(lp, need, np.zeros(len(problem))))
+    assert found.fallback is (best is None)
+    if best is None:
+        best = largest(lp, gain)
+    assert value == pytest.approx(best, rel=WITHIN)
+
+
+FILLINGS = [name for name in POLICIES if "water_filling" in name and name not in NOT_YET]
+
+
+@pytest.mark.parametrize("name", FILLINGS)
+@settings(max_examples=15)
+@given(seed=SEEDS)
+def test_water_filling(name: str, seed: int) -> None:
+    policy = POLICIES[name]
+    problem = for_policy(policy, seed, everywhere=not policy.aware)
+    found = policy.solve()(problem, np.random.default_rng(0))
+    assert violation(problem, found) <= WITHIN
+    if policy.aware:
+        vector, lp = sorted_rates(problem, found), columns(problem)
+    else:
+        vector = np.sort(problem.gpus / problem.weight * found.shares.sum(axis=1))
+        lp = columns(problem, np.ones_like(problem.throughput))
+    np.testing.assert_allclose(vector, filled(lp, slope(problem, policy.aware)), rtol=5e-6, atol=1e-9)
+    assert isinstance(found.objective, tuple)
+    np.testing.assert_allclose(found.objective, vector, rtol=WITHIN)
