@@ -53,6 +53,7 @@ FAILURES: dict[str, list[list[str]]] = {
     "adopt": [["nosuch"], ["file:///nosuch/jobs/x-1"]],
     "report": [["nosuch"], [JOB, "--html", "/proc/nosuch/x.html"]],
     "gc": [["--infra", "nosuch"]],
+    "simulate": [[], ["--policy", "nosuch", "--capacity", "v100=1"]],
 }
 """Arguments with which it does not."""
 

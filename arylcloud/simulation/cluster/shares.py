@@ -140,13 +140,14 @@ class Shares:
         owed = np.where(self.known, self.share * elapsed, 0.0)
         self.deficit_s = self.deficit_s + (owed - (self.received_s - self.half_round_s))
         self.received_s = np.full_like(self.received_s, self.half_round_s)
-        self.given_s = self.received_s.sum(axis=1)
-        self.last_s = now_s
+        self.given_s = np.maximum(self.received_s.sum(axis=1), self.half_round_s)
+        self.last_s, self.stale, self.ranks = now_s, False, None
+        if not len(self.roster):
+            return
         allocation = self._ask(now_s, workload)
         self.share = np.ascontiguousarray(allocation.shares.T)
         self.useful = np.where(self.roster.rate > 0.0, self._with_spare(allocation), 0.0)
         self.known = np.ones(len(self.roster), np.bool_)
-        self.stale, self.ranks = False, None
 
     def _with_spare(self, allocation: Allocation) -> F:
         """Shares, and far below them an order for GPUs that are left over, where the policy knows one: by
