@@ -2,13 +2,14 @@
 
 1. *exact*: this workload was measured on this very allocation;
 2. *scaled*: measured on this GPU at another count; efficiency by fabric and network (:mod:`.scaling`);
-3. *power law*: measured on other GPUs, T₂ = T₁·(peak ratio)^0.36·(bandwidth ratio)^0.50 from each of the
-   nearest three, combined geometrically by nearness;
-4. *FLOP model*: the shape of a transformer and one MFU per GPU (:mod:`.flops`);
-5. a :class:`Refusal` that says what to measure.
+3. *low-rank completion*: measured on two or more other GPUs (:mod:`.completion`);
+4. *power law*: measured on one other GPU, T₂ = T₁·(peak ratio)^0.36·(bandwidth ratio)^0.50 as the library
+   corrects it (the same module);
+5. *FLOP model*: the shape of a transformer and one MFU per GPU (:mod:`.flops`);
+6. a :class:`Refusal` that says what to measure.
 
-Every estimate carries a band. Measured errors of each rung: spec of 2026-09, reproduced by
-``benchmarks/bench_profiles.py``.
+Every estimate carries a band, meant to hold nine truths of ten; it becomes the plan's p90. Measured
+errors and coverage of each rung: ``benchmarks/bench_profiles.py``, docs/results/estimator.md.
 """
 
 from __future__ import annotations

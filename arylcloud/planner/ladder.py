@@ -10,7 +10,7 @@ from arylcloud.core import gpus
 from arylcloud.core.errors import UsageError
 from arylcloud.core.gpus import GpuSpec
 from arylcloud.core.plan import ThroughputSource
-from arylcloud.planner import flops, scaling
+from arylcloud.planner import completion, flops, scaling
 from arylcloud.planner.conditions import (
     Conditions,
     Point,
@@ -23,14 +23,9 @@ from arylcloud.planner.profiles import Profile
 from arylcloud.planner.same_gpu import Config, Rung, SameGpu
 from arylcloud.planner.work_units import conversion
 
-PEAK_EXPONENT: Final = 0.36
-BANDWIDTH_EXPONENT: Final = 0.50
 UNKNOWN_GPU: Final = "no estimate, figures of the GPU not known"
 NO_WAY: Final = "no estimate, nothing leads from the measured GPUs there"
 """Labels of refusals."""
-POWER_LAW_BAND: Final = (math.log(1.5), math.log(2.0))
-"""(down, up) logarithms: [T/1.5, 2T]."""
-_NEIGHBOURS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +68,7 @@ class Ladder:
         self.wanted = wanted
         self.points: Points = points(profile, wanted)
         self.same = SameGpu(self.points, unit=self.unit)
-        self._near: dict[str, list[tuple[str, float, float]]] = {}
+        self._others: dict[tuple[int, int], list[tuple[completion.Known, Point]]] = {}
         self._efficiency: dict[Config, float] = {}
 
     def unit_factor(self, work_unit: str | None) -> tuple[float, str]:
@@ -113,53 +108,62 @@ class Ladder:
 
     def _from_other_gpus(self, config: Config) -> tuple[Point, Rung] | None:
         gpu, per_node, nodes = config
-        near = self._neighbours(gpu)
-        if not near:
+        target = completion.node_of(gpu, self._precision())
+        known = self._known_at(per_node, nodes, gpu)
+        if target is None or not known:
             return None
-        here = self._efficiency_at(config)
-        log_rate = weight_sum = 0.0
-        bases: list[Point] = []
-        for other, log_ratio, weight in near:
-            there = (other, per_node, nodes)
-            found = self.same.answer(there)
-            assert found is not None
-            base = found[0]
-            bases.append(base)
-            log_rate += weight * (math.log(base.rate * here / self._efficiency_at(there)) + log_ratio)
-            weight_sum += weight
-        best = bases[0]
+        factors = completion.bundled()
+        chosen = completion.nearest(factors, [k for k, _ in known], target)
+        found = completion.complete(factors, chosen, target)
+        assert found is not None
+        at = {k.node[0]: base for k, base in known}
+        bases = [at[k.node[0]] for k in chosen]
+        log_rate, log_down, log_up = completion.banded(factors, found)
+        rung: Rung = "power_law" if len(chosen) == 1 else "low_rank"
+        how = "power law" if len(chosen) == 1 else "low-rank completion"
+        names = ", ".join(k.node[0] for k in chosen)
         return (
-            best._replace(
-                rate=math.exp(log_rate / weight_sum),
-                log_down=math.hypot(POWER_LAW_BAND[0], best.log_down),
-                log_up=math.hypot(POWER_LAW_BAND[1], best.log_up),
+            bases[0]._replace(
+                gpus=per_node * nodes,
+                nodes=nodes,
+                rate=math.exp(log_rate) * self._efficiency_at(config),
+                log_down=log_down,
+                log_up=log_up,
+                precision=self._precision(),
                 kind="estimated",
                 sources=tuple(dict.fromkeys(s for b in bases for s in b.sources)),
-                note=f"not measured on {gpu}: power law from " + ", ".join(n[0] for n in near),
+                note=f"not measured on {gpu}: {how} from {names}",
             ),
-            "power_law",
+            rung,
         )
 
-    def _neighbours(self, gpu: str) -> list[tuple[str, float, float]]:
-        """(measured GPU, log of the rate's ratio to it, weight), nearest first; of the same vendor and
-        of the usual precision wherever there are any."""
-        if gpu in self._near:
-            return self._near[gpu]
-        target = gpus.BY_NAME.get(gpu)
-        ranked: list[tuple[bool, bool, float, str, float]] = []
-        for other, known in self.points.first.items():
-            precision, source = next(iter(known.values())).precision, gpus.BY_NAME.get(other)
-            ratio = log_ratios(target, source, precision)
-            if ratio is not None and other != gpu:
-                peak, bandwidth = ratio
-                log_ratio = PEAK_EXPONENT * peak + BANDWIDTH_EXPONENT * bandwidth
-                foreign = source is not None and target is not None and source.vendor != target.vendor
-                low = precision in ("fp8", "fp4") and self.wanted.precision != precision
-                ranked.append((foreign, low, abs(peak) + abs(bandwidth), other, log_ratio))
-        ranked.sort()
-        near = [(o, r, (d + 0.15) ** -2) for f, w, d, o, r in ranked if (f, w) == ranked[0][:2]][:_NEIGHBOURS]
-        self._near[gpu] = near
-        return near
+    def _precision(self) -> str:
+        """Class that an estimate from other GPUs is for: the one asked for, else what most figures are in."""
+        if self.wanted.precision is not None:
+            return self.wanted.precision
+        classes = [next(iter(known.values())).precision for known in self.points.first.values()]
+        return max(sorted(set(classes)), key=lambda c: (c not in ("fp8", "fp4"), classes.count(c)))
+
+    def _known_at(self, per_node: int, nodes: int, target: str) -> list[tuple[completion.Known, Point]]:
+        """The measured GPUs' rates on such an allocation, without what scaling costs them; where there are
+        figures of the usual precisions, those of fp8 and fp4 are left out."""
+        at = (per_node, nodes)
+        if at not in self._others:
+            factors, found = completion.bundled(), []
+            for other in self.points.first:
+                answer = self.same.answer((other, per_node, nodes))
+                assert answer is not None
+                base = answer[0]
+                node = completion.node_of(other, base.precision)
+                if node is None or node not in factors.index:
+                    continue
+                rate = math.log(base.rate / self._efficiency_at((other, per_node, nodes)))
+                spread = (base.log_down + base.log_up) / (2 * completion.Z90)
+                found.append((completion.Known(node, rate, spread**2, base.precision), base))
+            usual = [f for f in found if f[1].precision not in ("fp8", "fp4")]
+            low = self.wanted.precision in ("fp8", "fp4")
+            self._others[at] = found if low or not usual else usual
+        return [f for f in self._others[at] if f[0].node[0] != target]
 
     def _efficiency_at(self, config: Config) -> float:
         if config not in self._efficiency:
@@ -180,7 +184,8 @@ class Ladder:
         use = flops.mfu(gpu, precision)
         s = scaling.step(gpu, (flops.MFU_MACHINE, 1), (per_node, nodes))
         work = flops.flops_per_token(shape.params, shape.layers, shape.hidden, seq_len)
-        whole_machine = flops.MFU_MACHINE * use.value * peak * 1e12 / work
+        share = use.value * flops.size_factor(shape.params)
+        whole_machine = flops.MFU_MACHINE * share * peak * 1e12 / work
         down, up = flops.CALIBRATED_BAND if use.calibrated else flops.UNCALIBRATED_BAND
         how = "" if use.calibrated else f", not calibrated on {gpu}"
         point = Point(
@@ -193,7 +198,7 @@ class Ladder:
             framework="",
             kind="estimated",
             sources=(f"MFU: {use.source}",),
-            note=f"FLOP model: MFU {use.value:.2f} of {peak:g} TFLOPS ({precision}){how}",
+            note=f"FLOP model: MFU {share:.2f} of {peak:g} TFLOPS ({precision}){how}",
         )
         return point, "flop_model"
 

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from arylcloud.planner import scaling
 from arylcloud.planner.conditions import Point, Points
 
-Rung = Literal["exact", "scaled", "power_law", "flop_model"]
+Rung = Literal["exact", "scaled", "low_rank", "power_law", "flop_model"]
 Config = tuple[str, int, int]
 """(canonical GPU, GPUs per node, nodes)."""
 _OfGpu = Mapping[tuple[int, int | None], Point]

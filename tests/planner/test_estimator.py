@@ -94,31 +94,40 @@ def test_between_two_counts_the_line_through_both() -> None:
     assert one(ref, ("L4", 2, 1)).throughput == pytest.approx(160.0)
 
 
-def test_power_law_by_hand() -> None:
+def test_from_one_gpu_the_power_law_as_the_library_corrects_it() -> None:
     a, h = gpus.spec("A100"), gpus.spec("H100")
     assert a.fp16_bf16_tflops
     assert h.fp16_bf16_tflops
     assert a.mem_bw_gbps
     assert h.mem_bw_gbps
-    expected = (
-        100 * (h.fp16_bf16_tflops / a.fp16_bf16_tflops) ** 0.36 * (h.mem_bw_gbps / a.mem_bw_gbps) ** 0.5
-    )
+    law = 100 * (h.fp16_bf16_tflops / a.fp16_bf16_tflops) ** 0.36 * (h.mem_bw_gbps / a.mem_bw_gbps) ** 0.5
     found = one(rates(A100_1=100.0), ("H100", 1, 1))
-    assert found.throughput == pytest.approx(expected)
-    assert found.rung == "power_law"
-    # the profile's own spread widens [T/1.5, 2T] a little
-    assert found.low == pytest.approx(expected / 1.5, rel=0.02)
-    assert found.high == pytest.approx(expected * 2, rel=0.02)
+    assert found.throughput == pytest.approx(law, rel=0.15)
+    assert (found.rung, found.method) == ("power_law", "estimated")
+    assert found.high / found.low < 3.0
     # another fabric: 8 × H100-PCIE keep 0.99 where 8 × A100 keep 0.94
     p, base = one(rates(A100_8=752.0), ("H100-PCIE", 8, 1)), one(rates(A100_1=100.0), ("H100-PCIE", 1, 1))
-    assert p.throughput == pytest.approx(base.throughput * 8 * 0.99)
+    assert p.throughput == pytest.approx(base.throughput * 8 * 0.99, rel=1e-3)
+
+
+def test_from_two_gpus_the_workloads_own_exponents_show() -> None:
+    """A workload that gains nothing from V100 to A100 gains less than the law says on H100, too."""
+    flat = one(rates(V100_1=100.0, A100_1=100.0), ("H100", 1, 1))
+    steep = one(rates(V100_1=100.0, A100_1=300.0), ("H100", 1, 1))
+    assert (flat.rung, steep.rung) == ("low_rank", "low_rank")
+    assert flat.throughput < 0.8 * one(rates(V100_1=100.0), ("H100", 1, 1)).throughput
+    assert steep.throughput > 1.3 * one(rates(V100_1=100.0), ("H100", 1, 1)).throughput
+    narrow = one(rates(V100_1=100.0, A100_1=190.0, **{"A100-80GB_1": 205.0}), ("H100", 1, 1))
+    alone = one(rates(V100_1=100.0), ("H100", 1, 1))
+    assert narrow.high / narrow.low < alone.high / alone.low
 
 
 def test_flop_model_by_hand() -> None:
     found = one(ProfileRef(shape=GPT), ("A100", 8, 1))
-    assert found.throughput == pytest.approx(8 * 0.509 * 312e12 / (6 * 124e6 + 12 * 12 * 768 * 1024))
+    mfu = 0.522 * (124e6 / 8e8) ** 0.10
+    assert found.throughput == pytest.approx(8 * mfu * 312e12 / (6 * 124e6 + 12 * 12 * 768 * 1024))
     assert (found.rung, found.method, found.unit) == ("flop_model", "estimated", "tokens/s")
-    assert found.high / found.throughput == pytest.approx(1.4)
+    assert found.high / found.throughput == pytest.approx(1.25)
     assert "not calibrated" not in found.note
     assert "not calibrated on L4" in one(ProfileRef(shape=GPT), ("L4", 1, 1)).note
 
@@ -320,9 +329,9 @@ def cut(lib: Library, origin: str) -> list[Profile]:
 @pytest.mark.parametrize(
     ("origin", "gpus_total", "known", "median", "band"),
     [
-        # study: 16 % (MLPerf, 8 GPUs), 37 % (Gavel) from one profile; 10 % and 23 % from two or more
+        # study: 16 % (MLPerf, 8 GPUs) from one profile, 10 % from two or more; the GPU hidden, not the model
         ("mlcommons/", 8, 1, 0.16, 0.85),
-        ("mlcommons/", 8, None, 0.10, 0.92),
+        ("mlcommons/", 8, None, 0.10, 0.85),
     ],
 )
 def test_leave_one_gpu_out(
@@ -332,7 +341,7 @@ def test_leave_one_gpu_out(
     found = score(misses)
     assert found is not None
     assert found.figures > 60
-    assert found.median == pytest.approx(median, rel=0.15)
+    assert found.median <= median
     assert found.in_band > band
 
 
@@ -341,7 +350,7 @@ def test_leave_one_gpu_out_on_gavel() -> None:
     found = score([m for p in jobs for m in hidden_gpu(p, gpus=1, known=1)])
     assert found is not None
     assert found.figures == 156
-    assert found.median == pytest.approx(0.37, abs=0.03)
+    assert found.median <= 0.37
 
 
 # ---------------------------------------------------------------- memory

@@ -1,0 +1,202 @@
+"""A workload's rate on a GPU from its rates on others: low-rank completion of log throughput.
+
+Over all GPUs the log rates of a workload are a_m + x_m, with a_m free (its scale) and x_m ~ N(μ, K). μ and
+K are learned from the profile library (:mod:`.factors`), their prior is the power law
+T ∝ peak^0.36·bandwidth^0.50 with exponents of each workload's own, so K is low-rank in (peak, bandwidth)
+plus what GPUs share. Given rates on some GPUs, the others' are the conditional mean; with one GPU known
+that is the power law corrected by what the library knows of both, with two or more the workload's own
+exponents show.
+
+The band: the 5th and 95th percentile of (truth − estimate)/s over workloads that the fit had not seen,
+by class of GPUs (:data:`CLASSES`); s is the conditional spread. The point lies below the median by a
+quarter of the variance: errors are judged relative to the truth, and too high costs more than too low.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from arylcloud.core import gpus
+from arylcloud.planner import flops
+
+Node = tuple[str, str]
+"""(canonical GPU, precision class): what a rate belongs to."""
+
+FILE: Final = "factors.bin"
+CLASSES: Final = ("old", "submission", "same_code")
+"""``old``: a GPU from before tensor cores is involved; ``submission``: whole machines as vendors tune them
+(MLPerf); ``same_code``: one program on every GPU. Errors differ by that more than by anything else."""
+CAUTION: Final = 0.25
+"""Share of the variance that the point lies below the median; 1 would minimise the mean relative error."""
+_OLD: Final = frozenset({"Kepler", "Maxwell", "Pascal"})
+Z90: Final = 1.645
+_DIGITS: Final = 1e4
+MOST_KNOWN: Final = 8
+
+
+class Known(NamedTuple):
+    """A rate that is known; ``variance`` of its logarithm (0 = as measured)."""
+
+    node: Node
+    log_rate: float
+    variance: float
+    kind: str
+    """Precision as its source has it: tells submissions."""
+
+
+class Completed(NamedTuple):
+    """Logarithms."""
+
+    centre: float
+    spread: float
+    """Standard deviation under the model, before calibration."""
+    name: str
+    """Class of the calibration: ``old/1``, ``same_code/2``…"""
+
+
+class Factors:
+    """What the library says of GPUs. Index by node; ``cov`` is the lower triangle, row by row."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        mean: Sequence[float],
+        cov: Sequence[float],
+        bands: Mapping[str, tuple[float, float]],
+    ) -> None:
+        self.index = {node: i for i, node in enumerate(nodes)}
+        self.nodes = tuple(nodes)
+        self.mean = mean
+        self.cov = cov
+        self.bands = bands
+        """Class → (5th, 95th percentile) of (truth − median)/spread."""
+
+    def k(self, i: int, j: int) -> float:
+        i, j = max(i, j), min(i, j)
+        return self.cov[i * (i + 1) // 2 + j]
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "nodes": [list(node) for node in self.nodes],
+            "mean": [round(m * _DIGITS) for m in self.mean],
+            "cov": json.dumps([round(c * _DIGITS) for c in self.cov], separators=(",", ":")),
+            "bands": {name: [round(b, 3) for b in band] for name, band in sorted(self.bands.items())},
+        }
+
+    @staticmethod
+    def of(document: Mapping[str, Any]) -> Factors:
+        return Factors(
+            [(gpu, precision) for gpu, precision in document["nodes"]],
+            [m / _DIGITS for m in document["mean"]],
+            [c / _DIGITS for c in json.loads(document["cov"])],
+            {name: (low, high) for name, (low, high) in document["bands"].items()},
+        )
+
+
+@lru_cache(maxsize=1)
+def bundled() -> Factors:
+    """The package's own; IntegrityError where the file is damaged."""
+    from arylcloud.planner.profile_files import unpack
+
+    path = Path(__file__).parent / "data" / FILE
+    return Factors.of(unpack(path.read_bytes(), what=f"the bundled file {FILE}"))
+
+
+def node_of(gpu: str, precision: str) -> Node | None:
+    """None where the GPU's peak or bandwidth is not known.
+
+    >>> node_of("A100", "submission"), node_of("V100", "tf32"), node_of("M60", "16bit")
+    (('A100', '16bit'), ('V100', 'fp32'), None)
+    """
+    spec = gpus.BY_NAME.get(gpu)
+    if spec is None or spec.mem_bw_gbps is None or flops.peak_tflops(spec, precision) is None:
+        return None
+    if precision == "tf32" and spec.tf32_tflops is None:
+        return gpu, "fp32"
+    if precision in ("fp8", "fp4"):
+        return gpu, "fp8" if spec.fp8_tflops else "16bit"
+    return gpu, "16bit" if precision == "submission" else precision
+
+
+def class_of(known: Sequence[Known], target: Node) -> str:
+    """Which calibration applies; ``/1`` from one GPU, ``/2`` from more."""
+    archs = {gpus.BY_NAME[gpu].arch for gpu, _ in (target, *(k.node for k in known))}
+    name = "same_code"
+    if archs & _OLD:
+        name = "old"
+    elif any(k.kind == "submission" for k in known):
+        name = "submission"
+    return f"{name}/{min(len(known), 2)}"
+
+
+def complete(factors: Factors, known: Sequence[Known], target: Node) -> Completed | None:
+    """The conditional median of the target's log rate and its spread; None where a node is not covered."""
+    index = factors.index
+    if target not in index or not known or any(k.node not in index for k in known):
+        return None
+    t = index[target]
+    at = [index[k.node] for k in known]
+    n = len(at)
+    matrix = [[factors.k(i, j) for j in at] for i in at]
+    for i, k in enumerate(known):
+        matrix[i][i] += k.variance + 1e-6
+    lower = _cholesky(matrix)
+    ones = _solve(lower, [1.0] * n)
+    offsets = [k.log_rate - factors.mean[i] for k, i in zip(known, at, strict=True)]
+    to_target = [factors.k(t, i) for i in at]
+    precision = sum(ones)
+    scale = sum(w * r for w, r in zip(ones, offsets, strict=True)) / precision
+    weights = _solve(lower, to_target)
+    centre = factors.mean[t] + scale
+    centre += sum(w * (r - scale) for w, r in zip(weights, offsets, strict=True))
+    variance = factors.k(t, t) - sum(w * c for w, c in zip(weights, to_target, strict=True))
+    variance += (1.0 - sum(weights)) ** 2 / precision
+    return Completed(centre, math.sqrt(max(variance, 1e-6)), class_of(known, target))
+
+
+def nearest(factors: Factors, known: Sequence[Known], target: Node) -> list[Known]:
+    """The most telling: those whose rates differ from the target's the least under the model."""
+    if len(known) <= MOST_KNOWN:
+        return list(known)
+    t = factors.index[target]
+
+    def apart(k: Known) -> float:
+        i = factors.index[k.node]
+        return factors.k(t, t) + factors.k(i, i) - 2 * factors.k(t, i) + k.variance
+
+    return sorted(known, key=lambda k: (apart(k), k.node))[:MOST_KNOWN]
+
+
+def banded(factors: Factors, found: Completed) -> tuple[float, float, float]:
+    """(log rate, log down, log up): the point that is told, and the band around it (both sides > 0)."""
+    low, high = factors.bands[found.name]
+    shift = CAUTION * (found.spread * (high - low) / (2 * Z90)) ** 2
+    point = found.centre - shift
+    least = 0.02
+    return point, max(least, -low * found.spread - shift), max(least, high * found.spread + shift)
+
+
+def _cholesky(a: Sequence[Sequence[float]]) -> list[list[float]]:
+    n = len(a)
+    lower = [[0.0] * n for _ in range(n)]
+    for i in range(n):
+        for j in range(i + 1):
+            total = a[i][j] - sum(lower[i][k] * lower[j][k] for k in range(j))
+            lower[i][j] = math.sqrt(total) if i == j else total / lower[j][j]
+    return lower
+
+
+def _solve(lower: Sequence[Sequence[float]], b: Sequence[float]) -> list[float]:
+    """x with L·Lᵀ·x = b."""
+    n = len(b)
+    x = list(b)
+    for i in range(n):
+        x[i] = (x[i] - sum(lower[i][k] * x[k] for k in range(i))) / lower[i][i]
+    for i in reversed(range(n)):
+        x[i] = (x[i] - sum(lower[k][i] * x[k] for k in range(i + 1, n))) / lower[i][i]
+    return x
