@@ -119,4 +119,4 @@ def make_plan(
 def _local(folders: Folders) -> Adapter:
     from arylcloud.providers import registry
 
-    return registry.load(LOCAL, state_dir=folders.state, environ=os.environ)
+    return registry.load(LOCAL, state_dir=folders.state, environ=os.environ, config_dir=folders.config)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -107,6 +107,12 @@ class Capabilities:
     """Machines may renew their ``until``, so that the one which is listed is the lease's end."""
     compressed: bool = False
     """True on the local cloud under compressed time: its dollars are not spent by anyone."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """How its machines learn of an interruption: ``protocol``, ``url``, ``poll_s`` (``agent/notice.py``);
+    empty = the machine's own environment says."""
+    machine_env: Mapping[str, str] = field(default_factory=dict)
+    """What a machine of this cloud has to have in its environment (regions, endpoints, how it ends itself):
+    never a secret."""
 
 
 class Provider(Protocol):
@@ -143,6 +149,67 @@ class Provider(Protocol):
     def price_history(self, offer: Offer, from_s: float, to_s: float) -> tuple[PricePoint, ...]:
         """Price steps in force within [from_s, to_s] (market seconds), the first at or before
         ``from_s``. Read-only, retryable. On demand: one point."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """Something that a cloud holds for us beside machines: a network, a role, a disk left behind."""
+
+    cloud: str
+    region: str
+    kind: str
+    """As the cloud calls it: ``security-group``, ``network``, ``nic``, ``disk``, ``role``…"""
+    resource_id: str
+    journal_id: str
+    job_id: str | None = None
+    """Of a job's own; None = shared by all jobs of the journal."""
+    costs: bool = False
+    """Whether it is paid for while it exists."""
+
+
+class Infrastructure(Protocol):
+    """What an adapter sets up beside machines. May raise as :class:`Provider` does."""
+
+    def resources(self, *, journal_id: str | None) -> tuple[Resource, ...]:
+        """Everything that carries this journal's tag (None: any journal's), over every region.
+        Read-only, retryable."""
+        ...
+
+    def remove(self, resource: Resource) -> None:
+        """Idempotent; the missing is success. Raises ConflictError while a machine still uses it."""
+        ...
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    """The cloud does not let us ask."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that ``check`` looked at."""
+
+    cloud: str
+    region: str | None
+    subject: str
+    """``identity``, ``permissions``, ``quota``, ``image``, ``network``, ``bucket``, ``offered``."""
+    verdict: Verdict
+    said: str
+    """One line, with the exact name and numbers: quota L-3819A6DF needs 96 vCPUs, has 0."""
+    remedy: str | None = None
+
+
+class Checks(Protocol):
+    def check(
+        self, offers: Sequence[Offer], *, nodes: int, until_s: float | None, bucket: str | None
+    ) -> tuple[Finding, ...]:
+        """The very calls that a launch on these offers would make, dry: nothing is created. A cloud that
+        says no is a FAILED finding, not an exception. ``until_s``: wall seconds of the planned end, for
+        credentials that expire before."""
         ...
 
 

@@ -9,6 +9,7 @@ from typing import Final, Protocol, cast
 
 from arylcloud.core.errors import UsageError
 from arylcloud.core.ports import PriceSource, Provider
+from arylcloud.providers.settings import settings_for
 
 PROVIDERS: Final[dict[str, str]] = {
     "local": "arylcloud.providers.local.adapter:create",
@@ -20,18 +21,11 @@ class Adapter(Provider, PriceSource, Protocol):
     """What a factory returns: a cloud that can be asked for machines and for its prices."""
 
 
-def settings_for(name: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """A provider's own settings: ``ARYLCLOUD_<NAME>__<KEY>=value`` becomes ``{key: value}``.
-
-    >>> settings_for("local", {"ARYLCLOUD_LOCAL__MARKET": "demo", "HOME": "/root"})
-    {'market': 'demo'}
-    """
-    prefix = f"ARYLCLOUD_{name.upper()}__"
-    return {key[len(prefix) :].lower(): value for key, value in environ.items() if key.startswith(prefix)}
-
-
-def load(name: str, *, state_dir: Path, environ: Mapping[str, str]) -> Adapter:
-    """The adapter called ``name``; ``state_dir`` is the launcher's state folder (``Folders.state``).
+def load(
+    name: str, *, state_dir: Path, environ: Mapping[str, str], config_dir: Path | None = None
+) -> Adapter:
+    """The adapter called ``name``; ``state_dir`` is the launcher's state folder (``Folders.state``),
+    ``config_dir`` where ``config.toml`` may lie (``Folders.config``).
 
     Raises UsageError for an unknown name, MissingExtraError where the cloud's SDK is not installed.
     No call goes out before the adapter is used.
@@ -41,4 +35,4 @@ def load(name: str, *, state_dir: Path, environ: Mapping[str, str]) -> Adapter:
         raise UsageError(f"there is no provider called {name!r}", hint=f"known: {', '.join(PROVIDERS)}")
     module, _, factory = path.partition(":")
     create = getattr(import_module(module), factory)
-    return cast(Adapter, create(state_dir, settings_for(name, environ)))
+    return cast(Adapter, create(state_dir, settings_for(name, environ, config_dir)))
