@@ -20,7 +20,7 @@ from arylcloud.core.errors import ArylError
 def main() -> int:
     try:
         config = from_environment(os.environ, Path.cwd())
-        store = open_store(config.prefix_uri)
+        store = open_store(config.prefix_uri, create=False)  # it is there, or this is the wrong place
         agent = Agent(config, store, clock=SystemClock())
     except (ArylError, OSError) as error:
         sys.stderr.write(f"arylcloud: {error}\n")

@@ -29,6 +29,10 @@ LOCAL_TIMING = Timing(
     tick_s=0.2, boot_timeout_s=60.0, landing_s=10.0, list_lag_s=5.0, drain_timeout_s=120.0, end_retry_s=2.0
 )
 """The local cloud answers in milliseconds: waiting there as for a real one helps nobody."""
+CALM_EVERY_S = 5.0
+"""Between two lists of a bucket while a job simply runs (``launcher/observe``)."""
+BEAT_EVERY_S = 6.0
+"""Between two heartbeats of a launcher in a bucket: as often as agents look there (``Config.pace``)."""
 
 
 def store_root_uri(folders: Folders, asked: str | None = None) -> str:
@@ -167,6 +171,7 @@ def build_launcher(
     probe = from_environment()
     parts.journal.probe = probe
     local = state.spec.resources.clouds == (LOCAL,)
+    on_disk = state.prefix_uri.startswith("file:")
     timing = LOCAL_TIMING if local else Timing()
     executor = Executor(
         journal=parts.journal,
@@ -183,7 +188,12 @@ def build_launcher(
         job_id=job_id,
         journal=parts.journal,
         executor=executor,
-        observer=Observer(store=parts.store, providers=parts.providers, clouds=tuple(parts.providers)),
+        observer=Observer(
+            store=parts.store,
+            providers=parts.providers,
+            clouds=tuple(parts.providers),
+            calm_every_s=0.0 if on_disk else CALM_EVERY_S,
+        ),
         desire=Desires(
             providers=parts.providers,
             plan=lambda spec: make_plan(spec, folders, limit=ALL_OFFERS, known=known),
@@ -193,6 +203,7 @@ def build_launcher(
         clock=clock,
         timing=timing,
         housekeeper=Housekeeper(store=parts.store),
+        beat_every_s=2.0 if on_disk else BEAT_EVERY_S,
         adopted=adopted,
         admit=lambda found: check_same_market(job_id, found.market_clock, parts.providers),
     )

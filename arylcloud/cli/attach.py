@@ -17,7 +17,7 @@ from arylcloud.cli.interrupts import Interrupts
 from arylcloud.cli.output import colour, hanging, note, stderr, usd
 from arylcloud.cli.progress import Progress, read_progress
 from arylcloud.cli.settings import Folders
-from arylcloud.cli.spawn import ensure_launcher, last_words, launcher_log
+from arylcloud.cli.spawn import last_words, launcher_log, start_launcher
 from arylcloud.core.errors import ArylError, ConflictError, Interrupted
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class _Watcher:
                 f"a launcher on {holder.host} has taken {self.job_id} over and runs it",
                 hint=f"`arylcloud adopt {self.state.prefix_uri} --force` takes it back",
             )
-        if not ensure_launcher(self.journal, self.job_id, self.places):
+        if start_launcher(self.journal, self.job_id, self.places) is None:
             return
         self.restarts += 1
         self.fruitless = self.fruitless + 1 if self.state.seq == self.restarted_at_seq else 1

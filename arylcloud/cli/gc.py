@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from arylcloud.cli.gcfacts import Foreign, Jobs
     from arylcloud.core.errors import ArylError
     from arylcloud.core.ports import Machine, Provider
@@ -53,6 +55,7 @@ def gc(
     )
     for cloud, provider in providers_for(asked, places).items():
         sweep.cloud(cloud, provider)
+    sweep.launches(places.state)
     sweep.say_the_rest()
     if json_:
         emit_json(
@@ -60,6 +63,7 @@ def gc(
                 "found": sweep.found,
                 "terminated": sweep.terminated,
                 "unattended": list(sweep.unattended.values()),
+                "cut_short": sweep.cut_short,
                 "errors": sweep.errors,
                 "dryrun": dryrun,
             }
@@ -81,6 +85,8 @@ class Sweep:
     terminated: list[str] = field(default_factory=list)
     unattended: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By job: machines with an open lease, and no launcher at work."""
+    cut_short: list[dict[str, Any]] = field(default_factory=list)
+    """Launches that died before there was a job: what they have left in a store."""
     errors: list[dict[str, Any]] = field(default_factory=list)
     exit_code: int = 0
 
@@ -152,6 +158,21 @@ class Sweep:
         )
         self._say(f"{_line(machine)}: no launcher works on its job, and it goes on costing ({why})")
 
+    def launches(self, state_dir: Path) -> None:
+        from arylcloud.cli.gclaunches import clear
+        from arylcloud.core.errors import ArylError
+        from arylcloud.launcher.pending import found
+
+        for launch in found(state_dir):
+            try:
+                left = clear(self.journal, launch, state_dir, dryrun=self.dryrun)
+            except ArylError as error:
+                self._failed(launch.prefix_uri, error)
+                continue
+            if left is not None:
+                self.cut_short.append(left.document)
+                self._say(left.text)
+
     def say_the_rest(self) -> None:
         for entry in self.unattended.values():
             n = len(entry["machines"])
@@ -159,7 +180,7 @@ class Sweep:
                 f"job {entry['job_id']} has {n} machine{'s' * (n != 1)} and no launcher\n"
                 f"hint: `{entry['hint']}` gives it one"
             )
-        if not self.found and not self.unattended and not self.errors:
+        if not (self.found or self.unattended or self.errors or self.cut_short):
             self._say("nothing found: every machine of this journal is known and worked with")
 
     def _failed(self, cloud: str, error: ArylError) -> None:

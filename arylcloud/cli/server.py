@@ -19,6 +19,8 @@ END_S = 10.0
 """A launcher that is told to end may be in the middle of a call to a cloud."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
 """Before a launcher that has died is started again; twice as long each time."""
+ELSEWHERE_S = 60.0
+"""Before a job that another home had is looked at again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,7 +33,8 @@ class Server:
     """As far as they have been read: only what is new is read again."""
     _ended: dict[str, tuple[int, str, str]] = field(default_factory=dict)
     """Job → newest record, phase, code. Not read again unless a record has come (``resume``)."""
-    _elsewhere: set[str] = field(default_factory=set)
+    _elsewhere: dict[str, float] = field(default_factory=dict)
+    """Job → not before, on the monotonic clock: whoever has it may die, too."""
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _pauses: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Job → (not before, on the monotonic clock; the pause after that)."""
@@ -48,8 +51,7 @@ class Server:
             try:
                 self._serve(job_id)
             except ConflictError as error:
-                self._elsewhere.add(job_id)
-                self._say(job_id, error.message)
+                self._leave(job_id, error.message)
             except ArylError as error:
                 self._say(job_id, error.message)
 
@@ -75,7 +77,7 @@ class Server:
 
     def _serve(self, job_id: str) -> None:
         self._reap(job_id)
-        if job_id in self._elsewhere:
+        if time.monotonic() < self._elsewhere.get(job_id, 0.0):
             return
         known = self._ended.get(job_id)
         if known is not None and self.journal.head(job_id) == known[0]:
@@ -110,10 +112,15 @@ class Server:
             return
         del self._children[job_id]
         if code == ConflictError.exit_code:
-            self._elsewhere.add(job_id)
-            self._say(job_id, "another launcher has it")
+            self._leave(job_id, "another launcher has it")
         elif code != 0:
             self._say(job_id, f"its launcher has died ({code}); see {launcher_log(self.places, job_id)}")
+
+    def _leave(self, job_id: str, text: str) -> None:
+        """To whoever has it, for a while: a launcher that looks again costs less than a job without one."""
+        self._elsewhere[job_id] = time.monotonic() + ELSEWHERE_S
+        self._pauses.pop(job_id, None)
+        self._say(job_id, text)
 
     def _say(self, what: str, text: str) -> None:
         if self._said.get(what) != text:

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arylcloud.cli.settings import Folders, ensure
-from arylcloud.core.errors import ConflictError, LocalStateError
+from arylcloud.core import errors
+from arylcloud.core.errors import ArylError, ConflictError, LocalStateError
 
 if TYPE_CHECKING:
     from arylcloud.launcher.journal import Journal
 
 
+HELD_S = 3.0
+"""A launcher that has held its job for so long is at work, whatever it waits for."""
 _HINT = "one launcher per job: leave it to the other, or `arylcloud adopt URI --force`"
 
 
@@ -33,10 +36,37 @@ def last_words(log: Path) -> str:
     return (errors or lines or ["it said nothing"])[-1][:200]
 
 
-def ensure_launcher(journal: Journal, job_id: str, places: Folders, *, wait_s: float = 10.0) -> bool:
-    """Start one unless one is at work; returns whether one was started. Raises ConflictError if a
-    launcher of another home has the job."""
-    return start_launcher(journal, job_id, places, wait_s=wait_s) is not None
+def ensure_launcher(journal: Journal, job_id: str, places: Folders, *, wait_s: float = 60.0) -> bool:
+    """Start one unless one is at work; returns whether one was started, once it has shown that it lives: by
+    a record of its own, or by holding the job for a while (its mailbox may not answer yet). Raises
+    ConflictError if a launcher of another home has the job; of one that has died, what it died of."""
+    head = journal.head(job_id)
+    process = start_launcher(journal, job_id, places, wait_s=wait_s)
+    if process is None:
+        return False
+    deadline = time.monotonic() + HELD_S
+    while process.poll() is None and journal.head(job_id) == head and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if process.poll() not in (None, 0) and not journal.claimed(job_id):
+        raise _died(process.returncode, job_id, launcher_log(places, job_id))
+    return True
+
+
+def _died(code: int, job_id: str, log: Path) -> ArylError:
+    """With the exit code that the launcher itself had, where that is one of ours."""
+    kinds: tuple[type[ArylError], ...] = (
+        errors.UsageError,
+        errors.InfeasibleError,
+        errors.AccessError,
+        errors.CloudError,
+        errors.ConflictError,
+        errors.IntegrityError,
+    )
+    kind = next((k for k in kinds if k.exit_code == code), ArylError)
+    return kind(
+        f"the launcher of {job_id} has died at once: {last_words(log)}",
+        hint=f"its log is {log}; when that is mended, `arylcloud resume {job_id}` starts it again",
+    )
 
 
 def start_launcher(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from arylcloud.core.errors import ArylError, StoreError
+    from arylcloud.launcher.state import JobState
 
 app = typer.Typer(add_completion=False)
 
@@ -25,6 +29,7 @@ def stop(
     from arylcloud.cli.request import write_request
     from arylcloud.cli.settings import folders
     from arylcloud.cli.spawn import ensure_launcher
+    from arylcloud.core.errors import StoreError
     from arylcloud.launcher.fold import replay
 
     places = folders()
@@ -32,8 +37,11 @@ def stop(
     job_id = resolve_job(journal, job)
     state = replay(journal.records(job_id))
     if not state.phase.ended:
-        store = open_prefix(state.prefix_uri)
-        write_request(store, "stop", {})
+        try:
+            store = open_prefix(state.prefix_uri)
+            write_request(store, "stop", {})
+        except StoreError as error:
+            raise _unreachable(state, error) from error
         ensure_launcher(journal, job_id, places)
         if not detach:
             state = follow(journal, store, job_id, places, quiet=json_, since_seq=state.seq)
@@ -46,3 +54,20 @@ def stop(
     else:
         note(f"{job_id} is stopping; `arylcloud status {job_id}` shows it")
     return 0
+
+
+def _unreachable(state: JobState, error: StoreError) -> ArylError:
+    """Machines and launchers are asked through the mailbox alone. Of the same kind and exit code as the
+    error itself."""
+    left = [x for x in state.open_leases if x.instance_id is not None]
+    names = ", ".join(f"{x.offer.cloud} {x.instance_id}" for x in left)
+    otherwise = (
+        f"; or end {names} in the cloud's own console, where {'it costs' if len(left) == 1 else 'they cost'}"
+        if left
+        else "; no machine of it is known here"
+    )
+    return type(error)(
+        f"{state.job_id} was not asked to stop, its mailbox cannot be reached: {error.message}",
+        hint=f"`arylcloud stop {state.job_id}` again once it answers{otherwise}",
+        code=error.code,
+    )

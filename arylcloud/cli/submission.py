@@ -36,6 +36,7 @@ def submit_plan(
     from arylcloud.core.clock import SystemClock
     from arylcloud.launcher.bundle import pack
     from arylcloud.launcher.desire import quotes
+    from arylcloud.launcher.pending import pending
     from arylcloud.launcher.probe import from_environment
     from arylcloud.launcher.submit import Submission, submit
 
@@ -58,15 +59,16 @@ def submit_plan(
     )
     probe = from_environment()
     journal.probe = probe
-    submit(
-        submission,
-        root=root,
-        prefix=prefix,
-        journal=journal,
-        clock=SystemClock(),
-        writer=new_writer_id(),
-        probe=probe,
-    )
+    with journal.claim(job_id), pending(ensure(places.state), job_id, prefix.uri):
+        submit(
+            submission,
+            root=root,
+            prefix=prefix,
+            journal=journal,
+            clock=SystemClock(),
+            writer=new_writer_id(),
+            probe=probe,
+        )
 
 
 def _of_size(plan: Plan) -> Plan:

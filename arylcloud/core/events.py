@@ -29,6 +29,9 @@ class JobSubmitted:
     market_origin_s: float
     market_scale: float
     plan_digest: str | None = None
+    quotes: tuple[BaselineQuoted, ...] = ()
+    """What the report compares with, as of the choice: in one record with the job, or a crash could come
+    between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,7 @@ def apply(state: JobState | None, record: ev.Record) -> JobState:
             market_clock=MarketClock(origin_s=event.market_origin_s, scale=event.market_scale),
             submitted_at_s=record.at_s,
             phase_since_s=record.at_s,
+            baselines=event.quotes,
             seq=1,
         )
     if record.seq != state.seq + 1 or record.job_id != state.job_id:

@@ -9,23 +9,24 @@ what must not wait for a mailbox (ending a machine) is committed here first and 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
-import json
-import os
-import socket
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
-from arylcloud.core.errors import ConflictError, IntegrityError, LocalStateError, StoreError
+from arylcloud.core.errors import ConflictError, IntegrityError, StoreError
 from arylcloud.core.events import Event, Record
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import JOURNAL_PREFIX, journal_key
+from arylcloud.launcher import claims
 from arylcloud.launcher.fold import replay
 from arylcloud.launcher.journal_db import Database
 from arylcloud.launcher.probe import Probe, no_probe
 from arylcloud.launcher.state import JobState
+
+READERS: Final = 16
+"""Objects that are read at once where many are wanted."""
 
 
 class Journal:
@@ -207,14 +208,13 @@ class Journal:
         if head and not self._db.unmirrored(job_id):
             self._same_history(job_id, head, mirror)
         imported: list[Record] = []
-        for info in mirror.list(JOURNAL_PREFIX, after=journal_key(head)):
-            seq = head + 1 + len(imported)
-            if info.key != journal_key(seq):
-                raise IntegrityError(f"{mirror.uri} lacks {journal_key(seq)}, but has {info.key}")
-            data = mirror.get(info.key)
+        keys = [info.key for info in mirror.list(JOURNAL_PREFIX, after=journal_key(head))]
+        for seq, (key, data) in enumerate(zip(keys, _read_all(mirror, keys), strict=True), start=head + 1):
+            if key != journal_key(seq):
+                raise IntegrityError(f"{mirror.uri} lacks {journal_key(seq)}, but has {key}")
             if data is None:
-                raise StoreError(f"{mirror.uri}: {info.key} is listed and cannot be read")
-            imported.append(_checked(data, job_id, seq, f"{mirror.uri}/{info.key}"))
+                raise StoreError(f"{mirror.uri}: {key} is listed and cannot be read")
+            imported.append(_checked(data, job_id, seq, f"{mirror.uri}/{key}"))
         if imported and self._db.unmirrored(job_id):
             raise _conflict(job_id, imported[0].seq, f"launcher {imported[0].writer}")
         if not self._db.insert_all(imported):
@@ -231,55 +231,24 @@ class Journal:
             found = _checked(theirs, job_id, head, f"{mirror.uri}/{journal_key(head)}")
             raise _conflict(job_id, head, f"launcher {found.writer}")
 
-    @contextlib.contextmanager
-    def claim(self, job_id: str) -> Iterator[None]:
-        """Be the one launcher of ``job_id`` on this home while the block runs.
-
-        An advisory lock on a file beside the journal: it goes with the process, however that ends.
+    def claim(self, job_id: str) -> contextlib.AbstractContextManager[None]:
+        """Be the one launcher of ``job_id`` on this home while the block runs (``launcher/claims``).
         Raises ConflictError that names the holder."""
-        folder = self.path.parent / "locks"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            handle = (folder / f"{job_id}.lock").open("a+b")
-        except OSError as error:
-            raise LocalStateError(f"cannot open a lock in {folder}: {error.strerror or error}") from error
-        with handle:
-            try:
-                _lock(handle.fileno())
-            except BlockingIOError as error:
-                raise ConflictError(
-                    f"another launcher runs {job_id}: {_holder(handle.name)}",
-                    hint="`arylcloud status` shows it; stop that process to run the job here",
-                ) from error
-            try:
-                handle.truncate(0)
-                handle.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
-                handle.flush()
-            except OSError as error:
-                raise LocalStateError(
-                    f"cannot write {handle.name}: {error.strerror or error}",
-                ) from error
-            yield
+        return claims.claim(self.path.parent / "locks", job_id)
 
     def claimed(self, job_id: str) -> bool:
         """Whether some process holds the claim now (for ``status``)."""
-        try:
-            with (self.path.parent / "locks" / f"{job_id}.lock").open("rb") as handle:
-                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
-        except BlockingIOError:
-            return True
-        return False
+        return claims.claimed(self.path.parent / "locks", job_id)
 
 
-def _lock(descriptor: int) -> None:
-    """Raises BlockingIOError. Tried for a moment: who only looks (``claimed``) holds it that long."""
-    for _ in range(20):
-        with contextlib.suppress(BlockingIOError):
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        time.sleep(0.01)
-    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def _read_all(mirror: ObjectStore, keys: Sequence[str]) -> Iterator[bytes | None]:
+    """In order. A job of some weeks has thousands of records, and a store answers in tens of milliseconds:
+    they are asked for side by side."""
+    if len(keys) < 2 * READERS:
+        yield from map(mirror.get, keys)
+        return
+    with ThreadPoolExecutor(READERS, thread_name_prefix="journal") as pool:
+        yield from pool.map(mirror.get, keys)
 
 
 class _LandedLate(StoreError):
@@ -301,11 +270,3 @@ def _conflict(job_id: str, seq: int, who: str) -> ConflictError:
         f"another launcher holds {job_id}: record {seq} was written by {who}",
         hint="one launcher per job: stop the other, or leave the job to it; `arylcloud adopt` takes over",
     )
-
-
-def _holder(path: str) -> str:
-    try:
-        found = json.loads(Path(path).read_bytes())
-        return f"process {found['pid']} on {found['host']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return "a process that has not yet written its name"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from arylcloud.core.errors import ArylError, IntegrityError, LocalStateError
 from arylcloud.core.events import Record
 from arylcloud.core.tokens import new_journal_id
 
+log = logging.getLogger(__name__)
 BUSY_S: Final = 10.0
 
 _SCHEMA = """
@@ -58,6 +60,7 @@ class Database:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise LocalStateError(f"cannot make {path.parent}: {error.strerror or error}") from error
+        self._was_there = path.exists()
         with self._errors():
             self._connection = sqlite3.connect(
                 path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
@@ -81,6 +84,7 @@ class Database:
             with self._transaction():
                 # a second process may have made the schema since: look again, under the lock
                 if self._user_version() == 0:
+                    self._refuse_emptied()
                     for statement in _SCHEMA.split(";"):
                         run(statement)
                     run("INSERT INTO meta VALUES ('journal_id', ?)", (new_journal_id(),))
@@ -96,6 +100,30 @@ class Database:
         if row is None:
             raise IntegrityError(f"{self.path} has lost its journal id", hint=_DAMAGED)
         self.journal_id = str(row[0])
+        self._mark()
+
+    @property
+    def _marker(self) -> Path:
+        """Beside the file: that it has had records once, and under which id."""
+        return self.path.with_name(f"{self.path.name}.id")
+
+    def _refuse_emptied(self) -> None:
+        """A file without a schema is a new one, or was emptied: by a full disk, a sync program, a person.
+        (One that is not there at all was taken away: that is somebody's decision.)"""
+        if self._was_there and self._marker.exists():
+            known = self._marker.read_text(errors="replace").strip()[:40]
+            raise IntegrityError(f"{self.path} is empty, and was the journal {known}", hint=_DAMAGED)
+
+    def _mark(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if self._marker.read_text(errors="replace").strip() == self.journal_id:
+                return
+        part = self._marker.with_name(self._marker.name + ".part")
+        try:
+            part.write_text(self.journal_id + "\n")
+            part.replace(self._marker)
+        except OSError as error:  # a read-only home can still be looked at
+            log.debug("%s cannot be written: %s", self._marker, error)
 
     def _user_version(self) -> int:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])

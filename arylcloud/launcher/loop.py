@@ -57,6 +57,7 @@ class JobLauncher:
     clock: Clock
     timing: act.Timing
     housekeeper: Housekeeper
+    beat_every_s: float = 2.0
     adopted: bool = False
     admit: Callable[[JobState], None] = lambda _state: None
     """Asked once, before this launcher says that it is at work; raises where it must not be."""
@@ -150,7 +151,7 @@ class JobLauncher:
         """Agents count ``unattended`` from it, and are told how long the limits last that nobody renews;
         ``adopt`` asks it whether somebody is at work."""
         now_s, read_s = self.executor.steady.now_s(), self.clock.monotonic_s()
-        if self._last_beat_s is not None and read_s - self._last_beat_s < 2.0:
+        if self._last_beat_s is not None and read_s - self._last_beat_s < self.beat_every_s:
             return
         self._last_beat_s = read_s  # also of one that fails: an outage is no reason to try more often
         beat = mail.LauncherBeat(

@@ -1,6 +1,11 @@
 """Looking at the world: lists of every cloud concerned, and the mailbox. Reads only.
 
 What cannot be asked is said (``Observed.listed``, ``mailbox_ok``), never guessed.
+
+A bucket's requests cost money, lists ten times as much as reads. While a job simply runs on ``n`` machines, a
+look is ``n + 2`` reads (heartbeats; the fence; the next request), and every ``calm_every_s`` two lists (ends,
+manifests). Those are also looked for at once when a heartbeat tells of something, and at every look while
+anything is about to change.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from arylcloud.core import protocol as mail
 from arylcloud.core.clock import Clock, SystemClock
 from arylcloud.core.codec import loads
 from arylcloud.core.errors import AccessError, CloudError, IntegrityError, StoreError
-from arylcloud.core.phases import LeasePhase
+from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import Machine, ObjectStore, Provider
 from arylcloud.launcher.actions import CheckpointSeen, Observed
 from arylcloud.launcher.state import JobState
@@ -34,8 +39,13 @@ class Observer:
     clouds: tuple[str, ...] = ()
     """Clouds that the job may touch, beside those of its leases: they are listed, too."""
     clock: Clock = field(default_factory=SystemClock)
+    calm_every_s: float = 0.0
+    """Between two lists of the mailbox while nothing is about to change."""
+    _listed_s: float = -math.inf
+    """Monotonic seconds, as are the next three."""
+    _signs: object = None
+    """What the heartbeats told of when the mailbox was last listed."""
     _unlisted_since_s: dict[str, float] = field(default_factory=dict)
-    """Monotonic seconds, as are the next two."""
     _heard_s: dict[str, float] = field(default_factory=dict)
     _end_seen_s: dict[tuple[int, int], float] = field(default_factory=dict)
     _beats: dict[str, mail.Heartbeat] = field(default_factory=dict)
@@ -51,8 +61,10 @@ class Observer:
         requests: tuple[mail.RequestDoc, ...] = ()
         try:
             self._read_beats(state)
-            self._read_ends()
-            self._read_manifests(state)
+            if self._due(state):
+                self._read_ends()
+                self._read_manifests(state)
+                self._listed_s, self._signs = self.clock.monotonic_s(), self._tell()
             self._read_published(state)
             requests = self._read_requests(state)
         except StoreError as error:
@@ -96,7 +108,25 @@ class Observer:
             found.extend(m for m in machines if m.job_id == state.job_id)
         return tuple(found), frozenset(listed)
 
+    def _due(self, state: JobState) -> bool:
+        """Whether the mailbox is to be listed now."""
+        calm = state.phase is JobPhase.RUNNING and state.stop is None and state.migrate_request is None
+        calm = calm and all(lease.phase is LeasePhase.READY for lease in state.open_leases)
+        waited_s = self.clock.monotonic_s() - self._listed_s
+        return not calm or waited_s >= self.calm_every_s or self._tell() != self._signs
+
+    def _tell(self) -> object:
+        return {
+            lease_id: (beat.phase, beat.committed, beat.drained_epoch, beat.epoch)
+            for lease_id, beat in self._beats.items()
+        }
+
     def _read_beats(self, state: JobState) -> None:
+        wanted = {lease.lease_id for lease in state.open_leases}
+        wanted |= {member.lease_id for epoch in state.epochs[-3:] for member in epoch.members}
+        for lease_id in self._beats.keys() - wanted:
+            del self._beats[lease_id]
+            self._heard_s.pop(lease_id, None)
         for lease in state.open_leases:
             beat = self._document(mail.Heartbeat, mail.beat_key(lease.lease_id))
             if beat is None:
@@ -121,7 +151,13 @@ class Observer:
         for key in state.rejected:  # found damaged by whoever tried to restore it
             self._checkpoints.pop(key, None)
         known = {checkpoint.manifest for checkpoint in state.checkpoints}
-        for info in self.store.list(mail.MANIFESTS_PREFIX):
+        listed = tuple(self.store.list(mail.MANIFESTS_PREFIX))
+        there = {info.key for info in listed}
+        for gone in self._checkpoints.keys() - there:  # pruned
+            del self._checkpoints[gone]
+        for gone in self._damaged.keys() - there:
+            del self._damaged[gone]
+        for info in listed:
             if info.key in self._checkpoints or info.key in self._damaged:
                 continue
             if info.key in known and info.key in state.rejected:
@@ -146,18 +182,22 @@ class Observer:
                 self._published = epoch.number
 
     def _read_requests(self, state: JobState) -> tuple[mail.RequestDoc, ...]:
-        after = mail.request_key(state.requests_seen)
-        found = (
-            self._document(mail.RequestDoc, info.key)
-            for info in self.store.list(mail.REQUESTS_PREFIX, after=after)
-        )
-        return tuple(request for request in found if request is not None)
+        """They are numbered without a gap: the next one is there, or none is."""
+        found: list[mail.RequestDoc] = []
+        number = state.requests_seen + 1
+        while (data := self.store.get(mail.request_key(number))) is not None:
+            request = self._parsed(mail.RequestDoc, mail.request_key(number), data)
+            if request is not None:
+                found.append(request)
+            number += 1
+        return tuple(found)
 
     def _document(self, cls: type[T], key: str) -> T | None:
         """A document of the mailbox; one that cannot be read is said and passed over."""
         data = self.store.get(key)
-        if data is None:
-            return None
+        return None if data is None else self._parsed(cls, key, data)
+
+    def _parsed(self, cls: type[T], key: str, data: bytes) -> T | None:
         try:
             return loads(cls, data, what=key)
         except IntegrityError as error:

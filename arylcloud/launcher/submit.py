@@ -1,7 +1,8 @@
 """A job comes into being: its files in the mailbox first, then the journal's first record, then its secrets.
 
-A crash before that record leaves an unreferenced prefix without a secret in it, and no job; after it, a job
-that any launcher can run once it has its secrets (``resume`` gives them).
+A crash before that record leaves a prefix without a secret in it, and no job; ``launcher/pending`` remembers
+where, and ``gc`` removes it. After it there is a job that any launcher can run once it has its secrets
+(``resume`` gives them).
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ def submit(
             market_origin_s=s.market_clock.origin_s,
             market_scale=s.market_clock.scale,
             plan_digest=s.plan_digest,
+            quotes=s.quotes,
         ),
         cause_id=None,
         mirror=prefix,
@@ -103,6 +105,3 @@ def submit(
     probe("after journal JobSubmitted")
     put_secrets(prefix, s.secrets, s.notify)
     probe("after secrets")
-    for quote in s.quotes:
-        journal.append(s.job_id, at_s=now_s, writer=writer, event=quote, cause_id="plan", mirror=prefix)
-        probe("after journal BaselineQuoted")

@@ -115,6 +115,28 @@ def test_a_job_of_another_home_is_left_to_it(
     assert "another launcher has it" in capsys.readouterr().err
 
 
+def test_a_job_that_was_another_homes_is_looked_at_again(
+    shared: Shared, started: STARTED, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever had it may be dead: without a restart of this server, nobody would ever run it."""
+    passed_s = [0.0]
+    monkeypatch.setattr(under_test.time, "monotonic", lambda: passed_s[0])
+    server = a_server(shared)
+    with monkeypatch.context() as held:
+
+        def conflict(*_args: object) -> subprocess.Popen[bytes]:
+            raise ConflictError("held elsewhere")
+
+        held.setattr(under_test, "start_launcher", conflict)
+        server.look()
+    for passed_s[0] in (1.0, under_test.ELSEWHERE_S - 1.0):
+        server.look()
+        assert started == []
+    passed_s[0] = under_test.ELSEWHERE_S + 1.0
+    server.look()
+    assert started == [JOB]
+
+
 def test_a_launcher_that_dies_again_and_again_is_started_less_and_less_often(
     shared: Shared, started: STARTED, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,12 +87,16 @@ def test_a_stopped_job_says_so_and_can_be_resumed(new_home: NewHome) -> None:
 
 
 def test_a_launcher_that_cannot_work_is_said_and_not_waited_for(new_home: NewHome) -> None:
-    """It dies at every start: the viewer gives up, and has its last words."""
+    """It dies at its start: nobody is told that the job runs, and the reason is its last words."""
     home = new_home(quiet())
     job_id = home.submit(job())
     (home.prefix(job_id) / "job.json").unlink()
-    done = home.cli("resume", job_id, code=1)
-    assert "dies again and again" in done.err
-    assert "holds no job.json" in done.err.splitlines()[-2]
-    assert f"arylcloud resume {job_id}" in done.err.splitlines()[-1]
-    assert "Traceback" not in done.err
+    for detach in ([], ["-d"]):
+        done = home.cli("resume", job_id, *detach, code=7)
+        error, hint = done.err.splitlines()[-2:]
+        assert "has died at once" in error
+        assert "holds no job.json" in error
+        assert f"arylcloud resume {job_id}" in hint
+        assert "runs in the background" not in done.err
+        assert "Traceback" not in done.err
+        assert done.out == ""

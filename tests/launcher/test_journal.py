@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -392,3 +394,72 @@ def test_two_writers_on_one_file_are_a_conflict(journal: Journal, mailbox: Mailb
         write(journal, None, phase("a"), strict=False)
         with pytest.raises(ConflictError):
             write(other, None, phase("b"), strict=False)
+
+
+# ---------------------------------------------------------------- emptied
+
+
+def emptied(path: Path) -> Path:
+    """As a sync program, or a copy onto a full disk, leaves it."""
+    for rest in path.parent.glob(f"{path.name}-*"):
+        rest.unlink()
+    path.write_bytes(b"")
+    return path
+
+
+def test_an_emptied_journal_is_not_taken_for_a_new_one(journal: Journal) -> None:
+    known = journal.journal_id
+    journal.close()
+    for _ in range(2):
+        with pytest.raises(IntegrityError, match=f"is empty, and was the journal {known}") as caught:
+            Journal(emptied(journal.path))
+        assert caught.value.exit_code == 7
+        assert "arylcloud adopt" in (caught.value.hint or "")
+
+
+def test_an_empty_file_that_never_was_a_journal_becomes_one(tmp_path: Path) -> None:
+    """As a first launch leaves it that is killed before its first write."""
+    (tmp_path / "journal.db").write_bytes(b"")
+    with Journal(tmp_path / "journal.db") as first:
+        known = first.journal_id
+    with Journal(tmp_path / "journal.db") as again:
+        assert again.journal_id == known
+
+
+def test_a_journal_that_was_taken_away_is_followed_by_a_new_one(journal: Journal) -> None:
+    """It is what our own hint says: move it away, and adopt."""
+    known = journal.journal_id
+    journal.close()
+    for path in journal.path.parent.glob("journal.db*"):
+        if path.suffix != ".id":
+            path.unlink()
+    with Journal(journal.path) as new:
+        assert new.journal_id != known
+    with pytest.raises(IntegrityError, match="was the journal"):
+        Journal(emptied(journal.path))
+
+
+# ---------------------------------------------------------------- many records
+
+
+def test_a_long_history_is_read_side_by_side(
+    journal: Journal, mailbox: Mailbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`adopt` of a job of some weeks: one answer after the other would take minutes."""
+    for number in range(100):
+        write(journal, mailbox, phase(f"p{number}"))
+    together, met = threading.Barrier(4), []
+    get = Mailbox.get
+
+    def slow(self: Mailbox, key: str) -> bytes | None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait(10.0)  # the first four are answered only once all of them have been asked for
+            met.append(key)
+        return get(self, key)
+
+    monkeypatch.setattr(Mailbox, "get", slow)
+    with fast(Journal(tmp_path / "elsewhere" / "journal.db")) as other:
+        assert other.catch_up(JOB, mailbox) == 101
+        assert len(met) >= 4
+        monkeypatch.setattr(Mailbox, "get", get)
+        assert other.records(JOB) == journal.records(JOB)

@@ -143,6 +143,8 @@ class Harness:
     timing: act.Timing = TIMING
     move: act.MoveAdvice | None = None
     spent_usd: float | None = None
+    calm_every_s: float = 0.0
+    """As on a bucket, whose lists cost money."""
     crash_in: int | None = None
     """Crash at so many crash points from now."""
     points: int = 0
@@ -194,7 +196,13 @@ class Harness:
             job_id=JOB,
             journal=journal,
             executor=executor,
-            observer=Observer(store=self.store, providers=providers, clouds=("aws",), clock=self.watch),
+            observer=Observer(
+                store=self.store,
+                providers=providers,
+                clouds=("aws",),
+                clock=self.watch,
+                calm_every_s=self.calm_every_s,
+            ),
             desire=self._desire,
             clock=self.watch,
             timing=self.timing,

@@ -63,10 +63,15 @@ class HostileWorld(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ starts
 
-    @initialize(nodes=st.sampled_from([1, 2]), warm=st.booleans(), steps=st.sampled_from([SHORT, LONG, LONG]))
-    def start(self, nodes: int, warm: bool, steps: int) -> None:
+    @initialize(
+        nodes=st.sampled_from([1, 2]),
+        warm=st.booleans(),
+        steps=st.sampled_from([SHORT, LONG, LONG]),
+        calm_s=st.sampled_from([0.0, 5.0]),
+    )
+    def start(self, nodes: int, warm: bool, steps: int, calm_s: float) -> None:
         """Cold: nothing exists. Warm: it trains, with one checkpoint committed."""
-        self.h = Harness(self.folder, spec=spec(nodes))
+        self.h = Harness(self.folder, spec=spec(nodes), calm_every_s=calm_s)
         self.h.agents.total_steps = steps
         if warm:
             self.h.until(JobPhase.RUNNING)

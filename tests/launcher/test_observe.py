@@ -1,0 +1,116 @@
+"""What a look at the world costs, and what it keeps: a launcher runs for weeks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.harness import Harness, Mailbox, spec
+from support.scenarios import finish
+
+from arylcloud.core import events as ev
+from arylcloud.core import protocol as mail
+from arylcloud.core.phases import JobPhase
+from arylcloud.core.ports import ObjectInfo
+from arylcloud.launcher.observe import Observer
+
+
+class Counting(Mailbox):
+    """Counts what the launcher asks for (the machines' side asks another object)."""
+
+    def __init__(self, real: Mailbox) -> None:
+        super().__init__(real._clock)  # type: ignore[arg-type]
+        self._objects, self._lock = real._objects, real._lock
+        self.calls: Counter[str] = Counter()
+
+    def create(self, key: str, data: bytes) -> bool:
+        self.calls["write"] += 1
+        return super().create(key, data)
+
+    def put(self, key: str, data: bytes) -> None:
+        self.calls["write"] += 1
+        super().put(key, data)
+
+    def get(self, key: str) -> bytes | None:
+        self.calls["read"] += 1
+        return super().get(key)
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        self.calls["list"] += 1
+        return super().list(prefix, after=after)
+
+
+def watched(h: Harness) -> Counter[str]:
+    """Of the harness's launcher, from now on."""
+    store = Counting(h.store)
+    h.launcher.executor.store = h.launcher.observer.store = h.launcher.housekeeper.store = store
+    return store.calls
+
+
+@pytest.mark.parametrize("nodes", [1, 4])
+def test_a_job_that_simply_runs_costs_few_requests(tmp_path: Path, nodes: int) -> None:
+    """The numbers that ``launcher/observe`` states, as on a bucket: per second at most half a list, a read
+    for each machine and two more, and half a write."""
+    h = Harness(tmp_path, spec=spec(nodes), calm_every_s=5.0)
+    h.agents.total_steps = h.agents.checkpoint_every = 10_000
+    h.until(JobPhase.RUNNING)
+    h.tick(10)
+    h.launcher.housekeeper.every_s = 1e9
+    calls = watched(h)
+    h.tick(200)
+    assert h.state.phase is JobPhase.RUNNING
+    assert calls["list"] <= 0.5 * 200
+    assert calls["read"] <= (nodes + 2) * 200
+    assert calls["write"] <= 0.5 * 200 + 5
+
+
+def test_what_a_heartbeat_tells_is_looked_for_at_once(tmp_path: Path) -> None:
+    """A checkpoint, and the end: not up to a minute later."""
+    h = Harness(tmp_path, calm_every_s=60.0)
+    h.until(JobPhase.RUNNING)
+    while not h.state.checkpoints:
+        h.tick()
+    assert h.clock.at_s - h.state.checkpoints[0].saved_at_s <= 2.0
+    h.until(JobPhase.STOPPING, JobPhase.SUCCEEDED)
+    ended_s = h.state.commands_ended[0]
+    assert ended_s.exit_code == 0
+    finish(h)
+    waited_s = h.clock.at_s - (h.state.trainings[0].stopped_at_s or 0.0)
+    assert waited_s < 20.0
+
+
+def test_what_has_been_pruned_is_forgotten(tmp_path: Path) -> None:
+    h = Harness(tmp_path)
+    h.agents.total_steps = 400
+    h.until(JobPhase.RUNNING)
+    h.tick(300)
+    observer: Observer = h.launcher.observer
+    there = {info.key for info in h.store.list(mail.MANIFESTS_PREFIX)}
+    assert len(h.state.checkpoints) > len(there) + 10, "nothing has been pruned"
+    assert set(observer._checkpoints) == there
+    assert not h.of(ev.CheckpointRejected)
+
+
+def test_machines_that_have_left_are_forgotten(tmp_path: Path) -> None:
+    h = Harness(tmp_path)
+    h.agents.total_steps = 10_000
+    for _ in range(8):
+        h.until(JobPhase.RUNNING)
+        h.tick(5)
+        h.world.interrupt(h.running[0].instance_id)
+        h.until(JobPhase.RECOVERING, JobPhase.PROVISIONING, JobPhase.WAITING)
+    h.until(JobPhase.RUNNING)
+    assert len(h.state.leases) >= 8
+    assert len(h.launcher.observer._beats) <= 4
+    assert len(h.launcher.observer._heard_s) <= 4
+
+
+def test_a_request_that_cannot_be_read_keeps_none_behind_it(tmp_path: Path) -> None:
+    h = Harness(tmp_path)
+    h.until(JobPhase.RUNNING)
+    h.requests = 1
+    h.store._objects[mail.request_key(1)] = (b"{", h.clock.at_s)
+    h.request("stop")
+    finish(h, JobPhase.STOPPED)
