@@ -17,10 +17,12 @@ from arylcloud.cli.interrupts import Interrupts
 from arylcloud.cli.output import colour, hanging, note, stderr, usd
 from arylcloud.cli.progress import Progress, read_progress
 from arylcloud.cli.settings import Folders
-from arylcloud.cli.spawn import last_words, launcher_log, start_launcher
-from arylcloud.core.errors import ArylError, ConflictError, Interrupted
+from arylcloud.cli.spawn import error_of, last_words, launcher_log, start_launcher
+from arylcloud.core.errors import ConflictError, Interrupted
 
 if TYPE_CHECKING:
+    import subprocess
+
     from arylcloud.core.ports import ObjectStore
     from arylcloud.launcher.journal import Journal
     from arylcloud.launcher.state import JobState
@@ -71,6 +73,8 @@ class _Watcher:
         self.interrupts = interrupts
         self.since_seq = since_seq
         self.state: JobState | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        """The launcher that was started here last."""
         self.restarts = 0
         self.fruitless = 0
         self.restarted_at_seq = 0
@@ -121,15 +125,18 @@ class _Watcher:
                 f"a launcher on {holder.host} has taken {self.job_id} over and runs it",
                 hint=f"`arylcloud adopt {self.state.prefix_uri} --force` takes it back",
             )
-        if start_launcher(self.journal, self.job_id, self.places) is None:
+        died = None if self.process is None else self.process.poll()
+        process = start_launcher(self.journal, self.job_id, self.places)
+        if process is None:
             return
+        self.process = process
         self.restarts += 1
         self.fruitless = self.fruitless + 1 if self.state.seq == self.restarted_at_seq else 1
         self.restarted_at_seq = self.state.seq
         log = launcher_log(self.places, self.job_id)
         note(hanging(f"the launcher had died; it has been started again (its log: {log})", 2))
         if self.restarts > RESTARTS or self.fruitless > FRUITLESS:
-            raise ArylError(
+            raise error_of(died)(
                 f"the launcher of {self.job_id} dies again and again: {last_words(log)}",
                 hint=f"machines go on; its log is {log}; `arylcloud resume {self.job_id}` tries again",
             )

@@ -11,9 +11,23 @@ def main(argv: list[str] | None = None) -> None:
     # almost all that a short command makes lives until its end: looking through it for garbage again and
     # again, and once more at exit, would take a fifth of its time
     gc.set_threshold(100_000)
-    code = run(sys.argv[1:] if argv is None else argv)
+    code = _written(run(sys.argv[1:] if argv is None else argv))
     gc.freeze()
     sys.exit(code)
+
+
+def _written(code: int) -> int:
+    """The exit code, once all that was to be read has been written. What cannot be (its disk is full, its
+    reader has left) is not tried again when Python ends, which would say so in words of its own."""
+    for number, stream in ((2, sys.stderr), (1, sys.stdout)):
+        try:
+            stream.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            if number == 1 and code == 0 and not isinstance(error, BrokenPipeError):
+                os.write(2, f"error: the output cannot be written: {error.strerror}\n".encode())
+                code = 2
+    return code
 
 
 def run(args: list[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -13,6 +14,10 @@ from arylcloud.core.units import say_duration, say_usd
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The disk that standard output or error goes to."""
 
 
 def emit_json(document: dict[str, Any]) -> None:
@@ -43,10 +48,14 @@ def print_error(error: ArylError, *, as_json: bool) -> None:
 
 def note(text: str, *, style: str = "") -> None:
     """A line for people, on stderr; styled only on a terminal that wants colour."""
-    if style and colour(sys.stderr):
-        stderr().print(text, style=style, highlight=False, markup=False, soft_wrap=True)
-    else:
-        sys.stderr.write(text + "\n")
+    try:
+        if style and colour(sys.stderr):
+            stderr().print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+        else:
+            sys.stderr.write(text + "\n")
+    except OSError as error:
+        if error.errno not in FULL:  # else it cannot be said, and must not change what the command does
+            raise
 
 
 def hanging(text: str, indent: int, stream: Any = None) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -61,11 +65,12 @@ def serve_one(job_id: str, places: Folders) -> JobState:
         open_prefix,
         providers_for,
     )
+    from arylcloud.cli.spawn import launcher_log
     from arylcloud.core.errors import StoreError
     from arylcloud.launcher.fold import replay
 
     journal = open_journal(places)
-    with journal.claim(job_id):
+    with journal.claim(job_id), _room_for_last_words(launcher_log(places, job_id)):
         state = replay(journal.records(job_id))
         pause_s = 1.0
         while True:
@@ -81,6 +86,22 @@ def serve_one(job_id: str, places: Folders) -> JobState:
                 pause_s = min(2 * pause_s, 10.0)
             else:
                 return launcher.run()
+
+
+@contextlib.contextmanager
+def _room_for_last_words(path: Path) -> Iterator[None]:
+    """A few kilobytes beside the log, given back when this launcher ends: on a disk that is full, the reason
+    could not be written down."""
+    reserve = path.with_suffix(".reserve")
+    try:
+        reserve.parent.mkdir(parents=True, exist_ok=True)
+        reserve.write_bytes(os.urandom(8192))
+    except OSError as error:  # full already: then the journal will say so, here and now
+        log.warning("no room is kept for last words: %s", error)
+    try:
+        yield
+    finally:
+        reserve.unlink(missing_ok=True)
 
 
 def _await_secrets(store: ObjectStore, state: JobState) -> None:

@@ -26,10 +26,11 @@ def launcher_log(places: Folders, job_id: str) -> Path:
     return places.state / "launchers" / f"{job_id}.log"
 
 
-def last_words(log: Path) -> str:
-    """Why a launcher ended, by its log: its error, or its last line."""
+def last_words(log: Path, *, after: int = 0) -> str:
+    """Why a launcher ended, by its log (from byte ``after`` on): its error, or its last line."""
     try:
-        lines = [line for line in log.read_text(errors="replace").splitlines()[-50:] if line.strip()]
+        said = log.read_bytes()[after:].decode(errors="replace")
+        lines = [line for line in said.splitlines()[-50:] if line.strip()]
     except OSError:
         return "it left no log"
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
@@ -40,7 +41,8 @@ def ensure_launcher(journal: Journal, job_id: str, places: Folders, *, wait_s: f
     """Start one unless one is at work; returns whether one was started, once it has shown that it lives: by
     a record of its own, or by holding the job for a while (its mailbox may not answer yet). Raises
     ConflictError if a launcher of another home has the job; of one that has died, what it died of."""
-    head = journal.head(job_id)
+    head, log = journal.head(job_id), launcher_log(places, job_id)
+    said = log.stat().st_size if log.exists() else 0
     process = start_launcher(journal, job_id, places, wait_s=wait_s)
     if process is None:
         return False
@@ -48,12 +50,15 @@ def ensure_launcher(journal: Journal, job_id: str, places: Folders, *, wait_s: f
     while process.poll() is None and journal.head(job_id) == head and time.monotonic() < deadline:
         time.sleep(0.05)
     if process.poll() not in (None, 0) and not journal.claimed(job_id):
-        raise _died(process.returncode, job_id, launcher_log(places, job_id))
+        raise error_of(process.returncode)(
+            f"the launcher of {job_id} has died at once: {last_words(log, after=said)}",
+            hint=f"its log is {log}; when that is mended, `arylcloud resume {job_id}` starts it again",
+        )
     return True
 
 
-def _died(code: int, job_id: str, log: Path) -> ArylError:
-    """With the exit code that the launcher itself had, where that is one of ours."""
+def error_of(code: int | None) -> type[ArylError]:
+    """The kind of error that ends with this exit code, where it is one of ours."""
     kinds: tuple[type[ArylError], ...] = (
         errors.UsageError,
         errors.InfeasibleError,
@@ -62,11 +67,7 @@ def _died(code: int, job_id: str, log: Path) -> ArylError:
         errors.ConflictError,
         errors.IntegrityError,
     )
-    kind = next((k for k in kinds if k.exit_code == code), ArylError)
-    return kind(
-        f"the launcher of {job_id} has died at once: {last_words(log)}",
-        hint=f"its log is {log}; when that is mended, `arylcloud resume {job_id}` starts it again",
-    )
+    return next((kind for kind in kinds if kind.exit_code == code), ArylError)
 
 
 def start_launcher(
