@@ -1,4 +1,4 @@
-"""CPU seconds of the simulator of a typed cluster. Run: ``python benchmarks/bench_simulate.py [--json] [--check]``.
+"""CPU seconds of the cluster simulator: ``python benchmarks/bench_simulate.py [--json] [--check]``.
 
 * trace: Gavel's reference trace ``cont_single_5.0jph_400`` under max_min_fairness_perf on 36:36:36 (its own
   simulator: 10 CPU s), the best of five runs, policies included;
