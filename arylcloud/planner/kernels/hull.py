@@ -61,7 +61,7 @@ def cheapest(rate: F, price: F, level: F) -> Mix:
             else:
                 above = level - rate[a]
                 would = price[a] + (price[b] - price[a]) * (above / (rate[b] - rate[a]))
-                better = above * (level - rate[b]) <= 0
+                better = (above * (level - rate[b]) <= 0) & (rate[a] != rate[b])
             better &= would < cost
             np.copyto(cost, would, where=better)
             np.copyto(code, number, where=better)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 F = NDArray[np.float64]
 
 TINY = 1e-200
-TOLERANCE = 1e-9
+TOLERANCE = 1e-7
 """By how much, relative to its need, a hard rate row may be missed."""
 
 
@@ -110,12 +110,17 @@ class Scaled:
 
     def reached(self, spare: F) -> float:
         """The largest t with f(t) ≤ ``spare`` (n,) in every row that has a slope."""
+        return float(self.each_reached(spare).min())
+
+    def each_reached(self, spare: F) -> F:
+        """(n,) the largest t with f_i(t) ≤ ``spare`` (n,); inf without a slope."""
         assert self.slope is not None
         ask = self.slope if self.fade is None else self.slope + self.fade * spare
-        on = self.slope > 0
-        if on.all():
-            return float((spare / ask).min())
-        return float((spare[on] / ask[on]).min())
+        if self.slope.all():
+            most: F = spare / ask
+            return most
+        each: F = np.divide(spare, ask, out=np.full(len(ask), np.inf), where=self.slope > 0)
+        return each
 
     def inner(self, x: F) -> F:
         """A point of the program's own as one of this form."""

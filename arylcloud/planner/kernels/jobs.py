@@ -3,7 +3,8 @@
 From scratch: the interior point, or, where jobs are many, prices of an eighth of them first (a sample with an
 eighth of the workers; the same again for the sample), which settle all but a few of the jobs. With the last
 answer at hand: its prices settle all but a few, or, where jobs are few, the interior point starts near it.
-Whatever a short cut gives is certified on the whole program, and where it falls short the search starts over.
+Whatever a short cut gives is certified on the whole program, and where it falls short the search starts over;
+where the interior point itself does, HiGHS has the last word.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arylcloud.core.errors import ArylError
-from arylcloud.planner.kernels import interior, prices
+from arylcloud.planner.kernels import interior, linear, prices
 from arylcloud.planner.kernels.jobform import F, JobLP, Solution
 
 GAP = 1e-7
@@ -47,24 +49,43 @@ def solve(lp: JobLP, *, warm: Warm | None = None, gap: float = GAP) -> Solution:
         found = prices.solve(lp, warm.type_value, warm.t, gap=gap, width=STEADY)
     if found is None and n > MANY:
         found = _from_sample(lp, gap)
-    return interior.solve(lp, gap=gap) if found is None else found
+    if found is not None:
+        return found
+    try:
+        return interior.solve(lp, gap=gap)
+    except ArylError:
+        if lp.fade is not None:
+            raise
+        return linear.solve(lp)
 
 
 def _from_sample(lp: JobLP, gap: float) -> Solution | None:
-    n = len(lp.gpus)
-    count = n // PART
-    chosen = np.sort(np.random.default_rng(0).choice(n, count, replace=False))
-    part = count / n
+    chosen, part = sample(len(lp.gpus))
     try:
         found = solve(taken(lp, chosen, part), gap=max(gap, SAMPLE_GAP))
     except ArylError:
         return None
     # a program in t has its prices per unit of t: of fewer workers, more
-    scale = 1.0 if lp.slope is None else part
-    return prices.solve(lp, found.type_value * scale, found.t, gap=gap, width=1.5 / np.sqrt(count))
+    value = found.type_value if lp.slope is None else found.type_value * part
+    if lp.slope is not None:
+        ended = prices.at_bottleneck(lp, value, found.t, gap=gap)
+        if ended is not None:
+            return ended
+    return prices.solve(lp, value, found.t, gap=gap, width=unsure(chosen))
 
 
-def taken(lp: JobLP, jobs: np.typing.NDArray[np.int64], part: float) -> JobLP:
+def sample(n: int) -> tuple[NDArray[np.int64], float]:
+    """(jobs, their part of n), the same at every call."""
+    chosen = np.sort(np.random.default_rng(0).choice(n, n // PART, replace=False))
+    return chosen, len(chosen) / n
+
+
+def unsure(chosen: NDArray[np.int64]) -> float:
+    """By how much a sample's prices may be off, relatively."""
+    return float(1.5 / np.sqrt(len(chosen)))
+
+
+def taken(lp: JobLP, jobs: NDArray[np.int64], part: float) -> JobLP:
     """The program of some of the jobs with that part of the workers."""
 
     def of(row: F | None) -> F | None:

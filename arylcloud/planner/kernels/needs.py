@@ -10,8 +10,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from arylcloud.planner.kernels import interior
+from arylcloud.core.errors import ArylError
+from arylcloud.planner.kernels import interior, linear, prices
 from arylcloud.planner.kernels.jobform import F, JobLP, Solution
+from arylcloud.planner.kernels.jobs import (
+    FEW,
+    GAP,
+    MANY,
+    SAMPLE_GAP,
+    STEADY,
+    Warm,
+    sample,
+    solve,
+    taken,
+    unsure,
+)
 
 ROOM = 1.05
 """The first program stops here: enough to start well inside."""
@@ -22,21 +35,26 @@ JUST = 9e-7
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Met:
-    """``solution`` None: not all needs can be met; together no more than ``part`` < 1 of every one."""
+    """``solution`` None: not all needs can be met; together no more than ``part`` < 1 of every one, for sure.
+    Else ``part`` ≥ 1, and says no more."""
 
     solution: Solution | None
     part: float
 
 
-def meet(lp: JobLP, *, gap: float = 1e-7) -> Met:
-    """The largest gain that meets every need > 0, or by how much they are too large together."""
+def meet(lp: JobLP, *, warm: Warm | None = None, gap: float = GAP, how_far: bool = False) -> Met:
+    """The largest gain that meets every need > 0, or by how much they are too large together: exactly with
+    ``how_far``, else what was known when it was seen that they are."""
     assert lp.need is not None
     assert lp.gain is not None
     asks = lp.need > 0
     if not asks.any():
-        return Met(solution=interior.solve(replace(lp, need=None), gap=gap), part=np.inf)
+        return Met(solution=solve(replace(lp, need=None), warm=warm, gap=gap), part=np.inf)
+    found = _short_cut(lp, warm, gap)
+    if found is not None:
+        return Met(solution=found, part=1.0)
     alone = most_alone(lp)
-    if (alone[asks] < lp.need[asks] * (1 - gap)).any():
+    if not how_far and (alone[asks] < lp.need[asks] * (1 - gap)).any():
         return Met(solution=None, part=float((alone[asks] / lp.need[asks]).min()))
     first = interior.solve(
         JobLP(
@@ -48,14 +66,38 @@ def meet(lp: JobLP, *, gap: float = 1e-7) -> Met:
         ),
         gap=gap,
         stop_above=ROOM,
-        stop_below=1.0,
+        stop_below=-np.inf if how_far else 1.0,
     )
     if first.objective < 1.0 - 2 * gap:
         return Met(solution=None, part=first.bound)
     need = lp.need * min(1.0, first.objective * (1.0 - JUST))
     inside = np.zeros_like(lp.rate)
     inside[:, asks] = first.x / np.sqrt(np.clip(first.objective, 1.0, ROOM))
-    return Met(solution=interior.solve(replace(lp, need=need), gap=gap, start=inside), part=first.bound)
+    within = replace(lp, need=need)
+    try:
+        best = interior.solve(within, gap=gap, start=inside)
+    except ArylError:
+        best = linear.solve(within)
+    return Met(solution=best, part=first.bound)
+
+
+def _short_cut(lp: JobLP, warm: Warm | None, gap: float) -> Solution | None:
+    """As in :mod:`arylcloud.planner.kernels.jobs`: from the last prices, or from a sample's."""
+    n = len(lp.gpus)
+    if warm is not None and len(warm.type_value) == len(lp.capacity) and n > FEW:
+        found = prices.solve(lp, warm.type_value, 0.0, gap=gap, width=STEADY)
+        if found is not None:
+            return found
+    if n <= MANY:
+        return None
+    chosen, part = sample(n)
+    try:
+        of_sample = meet(taken(lp, chosen, part), gap=max(gap, SAMPLE_GAP)).solution
+    except ArylError:
+        return None
+    if of_sample is None:
+        return None
+    return prices.solve(lp, of_sample.type_value, 0.0, gap=gap, width=unsure(chosen))
 
 
 def most_alone(lp: JobLP) -> F:

@@ -131,7 +131,7 @@ class Search:
         system = self.sums.system
         balance = 1.0 / np.sqrt(np.abs(np.diagonal(system)))
         system *= balance[:, None] * balance
-        solved = balance * np.linalg.solve(system, balance * self.sums.side)
+        solved = balance * _solution(system, balance * self.sums.side)
         ahead = Ahead()
         for block in self.blocks:
             block.predict(solved[:m], float(solved[m]) if self.with_t else 0.0, ahead)
@@ -154,7 +154,7 @@ class Search:
         sums.side[:m] += h - miss
         if self.with_t:
             sums.side[m] -= 1.0 - self.sums.mass
-        solved = balance * np.linalg.solve(system, balance * sums.side)
+        solved = balance * _solution(system, balance * sums.side)
         dlam, dt = solved[:m], float(solved[m]) if self.with_t else 0.0
         dw = h - dlam * (w / lam)
         primal, dual = max(1e-12, -float((dw / w).min())), max(1e-12, -float((dlam / lam).min()))
@@ -171,3 +171,12 @@ class Search:
         self.w = w + primal * dw
         self.t += primal * dt
         self.lam = lam + dual * dlam
+
+
+def _solution(system: F, side: F) -> F:
+    """Of the balanced system (±1 on the diagonal); a little off it where jobs tie the prices together."""
+    try:
+        return np.asarray(np.linalg.solve(system, side), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        near = system + 1e-13 * np.diag(np.diagonal(system))
+        return np.asarray(np.linalg.solve(near, side), dtype=np.float64)

@@ -23,11 +23,14 @@ from arylcloud.planner.kernels import interior
 from arylcloud.planner.kernels.hull import IDLE, Mix, cheapest
 from arylcloud.planner.kernels.jobform import F, JobLP, Scaled, Solution, bound_of, repaired, scaled
 
-ROUNDS = 5
+ROUNDS = 8
 BOTTLENECK = 1e-3
 """Less than this part of the bound from the types' prices: they do not decide anything."""
 MOST_OPEN = 0.5
 """Of the jobs: if more are in doubt, the whole program costs no more."""
+
+FAR = 0.005
+"""Of the jobs, settled, that answer otherwise at the prices that were found: if more, all is settled anew."""
 
 Mask = NDArray[np.bool_]
 
@@ -35,12 +38,12 @@ Mask = NDArray[np.bool_]
 def solve(lp: JobLP, type_value: F, t: float, *, gap: float, width: float) -> Solution | None:
     """From prices (m,) and a guess of t; None where that does not lead to a certified ``gap``.
 
-    ``width``: how far, relatively, the prices may be off. No hard rows, no drift: anything else is None.
+    ``width``: how far, relatively, the prices may be off. Hard rows only with a gain, no drift: else None.
     """
     if lp.drift is not None:
         return None
     view = scaled(lp)
-    if view.hard.any():
+    if view.slope is not None and view.hard.any():
         return None
     lam = np.maximum(type_value[view.kept] / view.unit, 0.0)
     if view.slope is not None and not float(view.capacity @ lam) > BOTTLENECK * abs(t):
@@ -51,7 +54,10 @@ def solve(lp: JobLP, type_value: F, t: float, *, gap: float, width: float) -> So
             return None
         found = _rest(view, settled, lam, t, gap, width)
         if found is None:
-            return None
+            width *= 2.5
+            settled = _settle(view, lam, t, width)
+            continue
+        before, moves = lam, 2.0 * _doubt(lam, width)
         x, lam, t, beta = found
         x, reached, objective = repaired(view, x, t)
         beta, priced, bound = bound_of(view, beta, lam, t)
@@ -66,40 +72,88 @@ def solve(lp: JobLP, type_value: F, t: float, *, gap: float, width: float) -> So
         )
         if answer.gap <= gap:
             return view.unscaled(answer)
-        # whoever would answer otherwise at the new prices is open from now on
-        again = _settle(view, lam, t, 1e-4 * width)
+        again = _settle(view, lam, t, width)
         if again is None:
             return None
-        grown = settled.open | again.open | (again.fast != settled.fast) | (again.slow != settled.slow)
-        if view.fade is None and grown.sum() == settled.open.sum():
+        differs = settled.differs(again) & ~settled.open
+        if differs.mean() > FAR:
+            # the guess was off by more than its width; and so few jobs do not tell by how much
+            lam = np.clip(lam, before - moves, before + moves)
+            settled = _settle(view, lam, t, width)
+            continue
+        grown = settled.open | differs
+        if view.fade is None and not differs.any():
             return None
         settled = replace(settled, open=grown)
     return None
 
 
+def at_bottleneck(lp: JobLP, type_value: F, t: float, *, gap: float) -> Solution | None:
+    """The answer where one job alone keeps t down, on its fastest type all the time; ``type_value`` and
+    ``t``, at least the optimum, only steer the other jobs. None where that is not so, or not seen.
+
+    The others get what t asks for and then of their idle time as much as the workers' leaves room for.
+    """
+    view = scaled(lp)
+    if view.slope is None or lp.drift is not None or not t > 0:
+        return None
+    reach = view.rate.max(axis=0) - view.need
+    top = view.reached(reach)
+    aim = top * (1.0 - 0.1 * gap)
+    lam = np.maximum(type_value[view.kept], 0.0)
+    if aim > t or not (lam > 0).any():
+        return None
+    x = _kept_pace(view, lam, aim)
+    if x is None or (x @ view.gpus > view.capacity).any():
+        return None
+    idle = np.maximum(1.0 - x.sum(axis=0), 0.0) / len(x)
+    room = np.maximum(view.capacity - x @ view.gpus, 0.0)
+    x += idle * np.minimum(1.0, room / np.maximum(idle @ view.gpus, 1e-300))[:, None]
+    x, reached, objective = repaired(view, x, aim)
+    last = int(view.each_reached(reach).argmin())
+    beta = np.zeros(len(view.gpus))
+    beta[last] = 1.0
+    beta, none, bound = bound_of(view, beta, np.zeros_like(lam), top)
+    answer = Solution(
+        x=x, t=reached, objective=objective, bound=max(bound, objective), rate_value=beta, type_value=none
+    )
+    return view.unscaled(answer) if answer.gap <= gap else None
+
+
+def _kept_pace(view: Scaled, lam: F, t: float) -> F | None:
+    """(m, n) the cheapest mixes at t."""
+    level = np.maximum(view.need + view.asked(t)[0], 0.0)
+    mix = cheapest(view.rate, _net(view, lam), level)
+    if not np.isfinite(mix.cost).all():
+        return None
+    return mix.shares(len(view.capacity))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class _Settled:
     """What prices settle, shapes (n,): a job is on ``fast`` and ``slow``, in parts that its pace decides, or
-    (with a gain) all the time on ``fast``; IDLE = not at all. ``open``: who could do otherwise."""
+    all the time on ``fast`` (``whole``); IDLE = not at all. ``open``: who could do otherwise."""
 
     fast: NDArray[np.int64]
     slow: NDArray[np.int64]
     open: Mask
+    whole: Mask
 
-    def shares(self, view: Scaled, level: F | None) -> tuple[F, F | None]:
+    def differs(self, other: _Settled) -> Mask:
+        """(n,) who answers otherwise there."""
+        other_way: Mask = (self.fast != other.fast) | (self.slow != other.slow) | (self.whole != other.whole)
+        return other_way
+
+    def shares(self, view: Scaled, level: F) -> tuple[F, F]:
         """(x, dx/dlevel) both (m, n), of all jobs as if none were open."""
         m, n = view.rate.shape
         jobs = np.arange(n)
         runs, mixed = np.flatnonzero(self.fast != IDLE), np.flatnonzero(self.slow != IDLE)
-        x = np.zeros((m, n))
-        if level is None:
-            x[self.fast[runs], runs] = 1.0
-            return x, None
-        tilt = np.zeros((m, n))
+        x, tilt = np.zeros((m, n)), np.zeros((m, n))
         low = np.where(self.slow != IDLE, view.rate[self.slow, jobs], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             per_level = np.where(self.fast != IDLE, 1.0 / (view.rate[self.fast, jobs] - low), 0.0)
-        part = np.clip((level - low) * per_level, 0.0, 1.0)
+        part = np.where(self.whole, 1.0, np.clip((level - low) * per_level, 0.0, 1.0))
         x[self.fast[runs], runs], tilt[self.fast[runs], runs] = part[runs], per_level[runs]
         x[self.slow[mixed], mixed], tilt[self.slow[mixed], mixed] = 1.0 - part[mixed], -per_level[mixed]
         return x, tilt
@@ -109,20 +163,29 @@ class _Settled:
         jobs = np.arange(len(self.fast))
         mixed = self.slow != IDLE
         low = np.where(mixed, view.rate[self.slow, jobs], 0.0)
-        dear = lam[self.fast] - np.where(mixed, lam[self.slow], 0.0)
+        price = _net(view, lam)
+        dear = price[self.fast, jobs] - np.where(mixed, price[self.slow, jobs], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            slope = view.gpus * dear / (view.rate[self.fast, jobs] - low)
-        return np.where(self.fast != IDLE, np.maximum(slope, 0.0), 0.0)
+            slope = dear / (view.rate[self.fast, jobs] - low)
+        return np.where((self.fast != IDLE) & ~self.whole, np.maximum(slope, 0.0), 0.0)
+
+
+def _net(view: Scaled, lam: F) -> F:
+    """(m, n) what a job's time on a type costs, less what it gains."""
+    price = view.gpus * lam[:, None]
+    if view.gain is not None:
+        price -= view.gain
+    return price
 
 
 def _rest(
     view: Scaled, settled: _Settled, lam: F, t: float, gap: float, width: float
 ) -> tuple[F, F, float, F] | None:
-    """(x, λ, t, β) with the open jobs' program solved around the frozen ones."""
+    """(x, λ, t, β) with the open jobs' program solved around the frozen ones; None where these alone are too
+    many for the workers, or the program is not solved from here."""
     opened, frozen = settled.open, np.flatnonzero(~settled.open)
-    if view.slope is None:
-        asked = slope = level = fade = None
-    else:
+    level, slope, fade = view.need, None, None
+    if view.slope is not None:
         asked, slope, _ = view.asked(t)
         level = view.need + asked
         fade = None if view.fade is None else view.fade / (1.0 - view.fade * t)
@@ -141,10 +204,8 @@ def _rest(
             gain=None if view.gain is None else view.gain[:, opened],
             slope=None if slope is None else slope[opened],
             fade=None if fade is None else fade[opened],
-            need=None if level is None else level[opened],
-            drift=None
-            if tilt is None or slope is None
-            else tilt[:, frozen] @ (view.gpus[frozen] * slope[frozen]),
+            need=level[opened],
+            drift=None if slope is None else tilt[:, frozen] @ (view.gpus[frozen] * slope[frozen]),
         )
         whole = t if view.gain is None else float(np.vdot(view.gain[:, frozen], x[:, frozen]))
         near = (lam, 0.0, 10.0 * width**2 * (abs(whole) + float(lam @ room)))
@@ -157,12 +218,12 @@ def _rest(
         except ArylError:
             return None
         moved, lam = found.t, found.type_value
-    if level is not None and moved:
+    if slope is not None and moved:
         t += moved
         if view.fade is not None and (view.fade * t >= 1).any():
             return None
         x, _ = settled.shares(view, view.need + view.asked(t)[0])
-    beta = np.zeros(len(opened)) if level is None else settled.slopes(view, lam)
+    beta = settled.slopes(view, lam)
     if found is not None:
         x[:, opened] = found.x
         beta[opened] = found.rate_value
@@ -170,7 +231,32 @@ def _rest(
 
 
 def _settle(view: Scaled, lam: F, t: float, width: float) -> _Settled | None:
-    return _by_gain(view, lam, width) if view.slope is None else _by_pace(view, lam, t, width)
+    if view.slope is not None:
+        top = view.reached(view.rate.max(axis=0) - view.need)
+        asked, slope, _ = view.asked(min(t, top * (1 - 1e-12)))
+        return _by_pace(view, lam, view.need + asked, t * slope, width)
+    free = _by_gain(view, lam, width)
+    if not view.hard.any():
+        return free
+    # who gains most where the need is met as well has no need; the others keep their pace
+    jobs = np.arange(len(view.gpus))
+    pace = np.where(free.fast == IDLE, 0.0, view.rate[free.fast, jobs])
+    bound = view.hard & (pace < view.need)
+    kept = _by_pace(view, lam, np.where(bound, view.need, 0.0), 0.0, width)
+    if kept is None:
+        return None
+    return _Settled(
+        fast=np.where(bound, kept.fast, free.fast),
+        slow=np.where(bound, kept.slow, IDLE),
+        open=np.where(bound, kept.open, free.open),
+        whole=~bound,
+    )
+
+
+def _doubt(lam: F, width: float) -> F:
+    """(m,) by how much each price may be off: a low one by as much as half of the highest could."""
+    doubt: F = width * np.maximum(lam, 0.5 * lam.max())
+    return doubt
 
 
 def _by_gain(view: Scaled, lam: F, width: float) -> _Settled:
@@ -183,38 +269,40 @@ def _by_gain(view: Scaled, lam: F, width: float) -> _Settled:
     left[:m] += view.gain
     best = left.argmax(axis=0)
     jobs = np.arange(n)
-    price *= width
+    np.multiply(view.gpus, _doubt(lam, width)[:, None], out=price[:m])
     left += price
     settled = left[best, jobs] - 2.0 * price[best, jobs]
     left[best, jobs] = -np.inf
-    fast = np.where(best == m, IDLE, best)
-    return _Settled(fast=fast, slow=np.full(n, IDLE), open=left.max(axis=0) > settled)
+    return _Settled(
+        fast=np.where(best == m, IDLE, best),
+        slow=np.full(n, IDLE),
+        open=left.max(axis=0) > settled,
+        whole=np.ones(n, dtype=bool),
+    )
 
 
-def _by_pace(view: Scaled, lam: F, t: float, width: float) -> _Settled | None:
-    """Each job at the cheapest mix that keeps its pace."""
+def _by_pace(view: Scaled, lam: F, level: F, moves: F | float, width: float) -> _Settled | None:
+    """Each job at the cheapest mix that keeps its pace, ``level``, which may be off by ``width·moves``."""
     n = len(view.gpus)
     jobs = np.arange(n)
-    price = view.gpus * lam[:, None]
-    top = view.reached(view.rate.max(axis=0) - view.need)
-    asked, slope, _ = view.asked(min(t, top * (1 - 1e-12)))
-    level = np.maximum(view.need + asked, 0.0)
+    level = np.maximum(level, 0.0)
+    price, doubt = _net(view, lam), view.gpus * _doubt(lam, width)[:, None]
     mix: Mix = cheapest(view.rate, price, level)
     if not np.isfinite(mix.cost).all():
         return None
     runs, mixed = mix.fast != IDLE, mix.slow != IDLE
-    dear = np.where(runs, price[mix.fast, jobs], 0.0)
+    dear = np.where(runs, doubt[mix.fast, jobs], 0.0)
     # reduced costs of every type outside of the mix, and of idling where the mix does not idle
     left = mix.slope * view.rate
     left -= price
     alpha = np.maximum(left.max(axis=0), 0.0)
     spare = alpha - left
-    spare -= width * price
+    spare -= doubt
     spare[mix.fast[runs], jobs[runs]] = np.inf
     spare[mix.slow[mixed], jobs[mixed]] = np.inf
-    opened = (spare.min(axis=0) < width * dear) | (mixed & (alpha < width * dear)) | ~runs
+    opened = (spare.min(axis=0) < dear) | (mixed & (alpha < dear)) | ~runs
     # the mix's own parts, when t moves
     span = view.rate[mix.fast, jobs] - np.where(mixed, view.rate[mix.slow, jobs], 0.0)
-    moves = width * np.maximum(level, t * slope)
-    opened |= (mix.part * span < moves) | ((1.0 - mix.part) * span < moves)
-    return _Settled(fast=mix.fast, slow=mix.slow, open=opened)
+    shift = width * np.maximum(moves, level) if view.slope is not None else 0.0
+    opened |= (mix.part * span < shift) | ((1.0 - mix.part) * span < shift)
+    return _Settled(fast=mix.fast, slow=mix.slow, open=opened, whole=np.zeros(n, dtype=bool))

@@ -21,7 +21,7 @@ from arylcloud.planner.cluster import Allocation, ClusterProblem, F, I
 from arylcloud.planner.kernels.jobform import JobLP
 from arylcloud.planner.kernels.jobs import solve
 from arylcloud.planner.kernels.needs import meet, most_alone
-from arylcloud.planner.policies.perjob import Memory, answer, at_best, too_tight, unplaceable
+from arylcloud.planner.policies.perjob import Memory, answer, at_best, nobody, too_tight, unplaceable
 
 
 def perf(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
@@ -51,7 +51,7 @@ def per_dollar_slo(problem: ClusterProblem, rng: np.random.Generator) -> Allocat
 def per_dollar_slo_strict(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     """As :func:`per_dollar_slo`, for a user's own plan: no deadline is ever dropped. :class:`InfeasibleError`
     says which jobs cannot meet theirs even alone, or by how much all are too tight together."""
-    found = _with_deadlines(problem, rng)
+    found = _with_deadlines(problem, rng, how_far=True)
     if isinstance(found, Allocation):
         return found
     raise too_tight(problem, _hopeless(problem, _pace(problem)), found)
@@ -67,6 +67,8 @@ def _largest_sum(problem: ClusterProblem, worth: F) -> Allocation:
     """max Σ worth·x; ``worth`` (n, m)."""
     n, m = worth.shape
     lost = unplaceable(problem)
+    if not problem.workers.any():
+        return replace(nobody(problem), objective=0.0, bound=0.0)
     everyone = at_best(problem, worth)
     if everyone is not None:
         total = float((worth * everyone).sum())
@@ -93,7 +95,9 @@ def _pace(problem: ClusterProblem) -> F:
     return pace
 
 
-def _with_deadlines(problem: ClusterProblem, rng: np.random.Generator) -> Allocation | float:
+def _with_deadlines(
+    problem: ClusterProblem, rng: np.random.Generator, *, how_far: bool = False
+) -> Allocation | float:
     """The allocation that keeps all deadlines, or the part of every pace that can be kept at most."""
     pace = _pace(problem)
     if not (pace > 0).any():
@@ -101,7 +105,7 @@ def _with_deadlines(problem: ClusterProblem, rng: np.random.Generator) -> Alloca
     if np.isinf(pace).any():
         return 0.0
     lp = _program(problem, pace)
-    met = meet(lp)
+    met = meet(lp, warm=problem.memory.warm if isinstance(problem.memory, Memory) else None, how_far=how_far)
     if met.solution is None:
         return met.part
     return answer(met.solution, np.ones(len(problem), dtype=bool), unplaceable=unplaceable(problem), lp=lp)

@@ -29,8 +29,9 @@ from arylcloud.core.errors import InfeasibleError
 from arylcloud.planner.cluster import Allocation, ClusterProblem, F, I
 from arylcloud.planner.kernels.hull import cheapest
 from arylcloud.planner.kernels.jobform import JobLP
+from arylcloud.planner.kernels.jobs import Warm
 from arylcloud.planner.kernels.needs import meet, most_alone
-from arylcloud.planner.policies.perjob import too_tight, unplaceable
+from arylcloud.planner.policies.perjob import Memory, too_tight, unplaceable
 
 HOUR_S = 3600.0
 
@@ -49,7 +50,7 @@ def min_cost(problem: ClusterProblem, _rng: np.random.Generator) -> Allocation:
 
 def min_cost_strict(problem: ClusterProblem, _rng: np.random.Generator) -> Allocation:
     """As :func:`min_cost`; :class:`InfeasibleError` says which deadlines cannot be met, or by how much."""
-    found = _within_deadlines(problem)
+    found = _within_deadlines(problem, how_far=True)
     if isinstance(found, Allocation):
         return _affordable(problem, found)
     raise too_tight(problem, _hopeless(problem), found)
@@ -70,7 +71,7 @@ def _rates(problem: ClusterProblem) -> F:
     return rates
 
 
-def _within_deadlines(problem: ClusterProblem) -> Allocation | float:
+def _within_deadlines(problem: ClusterProblem, *, how_far: bool = False) -> Allocation | float:
     """The cheapest plan, or the part of all work that fits at most before its deadline."""
     n, m = problem.throughput.shape
     end_s, horizon_s = _times(problem)
@@ -88,6 +89,7 @@ def _within_deadlines(problem: ClusterProblem) -> Allocation | float:
     waiting = float((usd_per_s * seconds).sum())
     dollars = bound = waiting
     value = np.zeros(m)
+    memory = Memory()
     if len(due):
         if (end_s[due] <= 0).any() or not runs[due].all():
             return 0.0
@@ -108,13 +110,16 @@ def _within_deadlines(problem: ClusterProblem) -> Allocation | float:
                     time=end_s[due],
                     gain=-price,
                     need=problem.steps_left[due],
-                )
+                ),
+                warm=problem.memory.warm if isinstance(problem.memory, Memory) else None,
+                how_far=how_far,
             )
             if met.solution is None:
                 return met.part
             x = met.solution.x
             dollars, bound = waiting - met.solution.objective, waiting - met.solution.bound
             value = met.solution.type_value * horizon_s
+            memory = Memory(warm=Warm.of(met.solution))
         seconds[due] = x.T
     return Allocation(
         shares=_now(problem, seconds, end_s),
@@ -123,6 +128,7 @@ def _within_deadlines(problem: ClusterProblem) -> Allocation | float:
         worker_value=value,
         seconds=seconds,
         unplaceable=unplaceable(problem),
+        memory=memory,
     )
 
 

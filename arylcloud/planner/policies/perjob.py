@@ -39,6 +39,13 @@ def unplaceable(problem: ClusterProblem) -> I | None:
     return lost if len(lost) else None
 
 
+def nobody(problem: ClusterProblem) -> Allocation:
+    """There is no one to share, or nothing."""
+    return Allocation(
+        shares=np.zeros(problem.throughput.shape), unplaceable=unplaceable(problem), memory=Memory()
+    )
+
+
 def at_best(problem: ClusterProblem, worth: F) -> F | None:
     """(n, m) every job all the time on the type where ``worth`` (n, m) is largest, if they fit.
 
@@ -67,11 +74,11 @@ def max_common(
     ``throughput`` (n, m), ``slope`` (n,) > 0, ``fade`` (n,) ≥ 0; ``value`` turns t into the policy's own
     objective.
     """
-    n, m = throughput.shape
+    m = throughput.shape[1]
     runs = can_run(problem, throughput)
     lost = unplaceable(problem)
     if not runs.any():
-        return Allocation(shares=np.zeros((n, m)), unplaceable=lost, memory=Memory())
+        return nobody(problem)
     everyone = at_best(problem, throughput)
     if everyone is not None:
         rates = (throughput * everyone).sum(axis=1)[runs]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.job_lp import clusters, highs, miss, proven
 
 from arylcloud.core.errors import ArylError
+from arylcloud.planner.kernels import linear
 from arylcloud.planner.kernels.interior import solve
 from arylcloud.planner.kernels.jobform import JobLP, Solution, bound_of, repaired, scaled
 
@@ -164,3 +165,15 @@ def test_blocks_join_without_a_seam(n) -> None:
     one = solve(JobLP(rate=rate, gpus=np.ones(n), capacity=capacity, slope=slope))
     two = solve(JobLP(rate=rate[:, order], gpus=np.ones(n), capacity=capacity, slope=slope[order]))
     assert one.objective == pytest.approx(two.objective, rel=2e-7)
+
+
+@given(clusters(), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_highs_behind_the_same_certificate_agrees(cluster, sums) -> None:
+    rate, gpus, capacity = cluster
+    rows = {"gain": rate} if sums else {"slope": np.linspace(0.5, 2.0, len(gpus))}
+    lp = JobLP(rate=rate, gpus=gpus, capacity=capacity, **rows)
+    one, two = solve(lp), linear.solve(lp)
+    assert miss(lp, two.x, two.t) <= 1e-7
+    assert two.objective == pytest.approx(one.objective, rel=3e-6, abs=1e-12)
+    assert one.objective <= two.bound * (1 + 1e-9)

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.job_lp import clusters, miss
 
-from arylcloud.planner.kernels import interior, jobs, prices
-from arylcloud.planner.kernels.jobform import JobLP
+from arylcloud.planner.kernels import interior, jobs, needs, prices
+from arylcloud.planner.kernels.jobform import TOLERANCE, JobLP
 from arylcloud.planner.kernels.jobs import Warm
+from arylcloud.planner.kernels.needs import meet
 
 
 def program(kind: str, n: int, seed: int = 0, crowd: float = 4.0) -> JobLP:
@@ -24,6 +25,8 @@ def program(kind: str, n: int, seed: int = 0, crowd: float = 4.0) -> JobLP:
         "gain": {"gain": rate},
         "slope": {"slope": slope},
         "fade": {"slope": slope, "fade": rng.uniform(0.0, 0.8, n)},
+        "need": {"gain": rate, "need": np.where(rng.random(n) < 0.3, 0.3 * rate.min(axis=0), 0.0)},
+        "cost": {"gain": -rate * rng.uniform(0.5, 2.0, (3, n)), "need": 0.3 * rate.min(axis=0)},
     }[kind]
     gpus = rng.choice([1.0, 1.0, 1.0, 2.0, 4.0], n)
     return JobLP(rate=rate, gpus=gpus, capacity=np.full(3, float(n // crowd)), **rows)
@@ -31,9 +34,25 @@ def program(kind: str, n: int, seed: int = 0, crowd: float = 4.0) -> JobLP:
 
 def close(lp: JobLP, one, two) -> None:
     for found in (one, two):
-        assert miss(lp, found.x, found.t) <= 1e-9
+        assert miss(lp, found.x, found.t) <= 1.01 * TOLERANCE
         assert 0 <= found.gap <= 1e-7
     assert one.objective == pytest.approx(two.objective, rel=2e-7)
+
+
+@pytest.mark.parametrize("kind", ["need", "cost"])
+@pytest.mark.parametrize("warmly", [False, True])
+def test_hard_rows_have_the_same_short_cuts(kind, warmly, monkeypatch) -> None:
+    lp = program(kind, 6000 if not warmly else 1500)
+    met = meet(lp)
+    assert met.solution is not None
+    monkeypatch.setattr(needs, "_short_cut", lambda *_: None)
+    long = meet(lp).solution
+    assert long is not None
+    close(lp, met.solution, long)
+    if warmly:
+        found = prices.solve(lp, long.type_value * [1.005, 1.0, 0.995], 0.0, gap=1e-7, width=jobs.STEADY)
+        assert found is not None
+        close(lp, found, long)
 
 
 @pytest.mark.parametrize("kind", ["gain", "slope", "fade"])
@@ -85,6 +104,18 @@ def test_one_job_as_the_bottleneck_is_left_to_the_whole_search() -> None:
     last = interior.solve(heavy)
     assert prices.solve(heavy, last.type_value, last.t, gap=1e-7, width=0.01) is None
     assert jobs.solve(heavy, warm=Warm.of(last)).gap <= 1e-7
+
+
+def test_many_jobs_behind_one_bottleneck() -> None:
+    lp = program("slope", 6000)
+    heavy = replace(lp, slope=np.where(np.arange(6000) == 7, 5.0 * lp.slope, lp.slope))
+    whole = interior.solve(heavy)
+    assert whole.type_value.sum() < 1e-6 * whole.objective
+    guess = interior.solve(lp)
+    found = prices.at_bottleneck(heavy, guess.type_value, guess.t, gap=1e-7)
+    assert found is not None
+    close(heavy, found, whole)
+    assert prices.at_bottleneck(lp, guess.type_value, guess.t, gap=1e-7) is None
 
 
 def test_memory_of_another_cluster_is_no_guess() -> None:
