@@ -79,8 +79,8 @@ def root(
 
 def run(args: list[str]) -> int:
     """Run one command line; returns the exit code. Nothing escapes as a traceback but bugs."""
-    from arylcloud.cli.output import note, print_error
-    from arylcloud.core.errors import ArylError, Interrupted, UsageError
+    from arylcloud.cli.output import FULL, print_error
+    from arylcloud.core.errors import ArylError, Interrupted, LocalStateError, UsageError
 
     install()
     ours = args[: args.index("--")] if "--" in args else args  # behind it is the user's own command
@@ -104,18 +104,30 @@ def run(args: list[str]) -> int:
         # the reader has left (`| head`): quiet, and no second error when Python flushes
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.errno not in FULL:
+            return _bug(error, as_json=as_json)
+        print_error(LocalStateError(f"a disk is full, perhaps that of the output: {error}"), as_json=False)
+        return LocalStateError.exit_code
     except Exception as error:  # noqa: BLE001 - the last line of defence, with everything a report needs
-        import traceback
-
-        note(traceback.format_exc())
-        bug = ArylError(
-            f"this is a bug in arylcloud; the lines above say where ({type(error).__name__}: {error})",
-            hint="running jobs are not affected: `arylcloud status` shows them",
-            code=type(error).__name__,
-        )
-        print_error(bug, as_json=as_json)
-        return ArylError.exit_code
+        return _bug(error, as_json=as_json)
     return int(result) if isinstance(result, int) else 0
+
+
+def _bug(error: Exception, *, as_json: bool) -> int:
+    import traceback
+
+    from arylcloud.cli.output import note, print_error
+    from arylcloud.core.errors import ArylError
+
+    note("".join(traceback.format_exception(error)))
+    bug = ArylError(
+        f"this is a bug in arylcloud; the lines above say where ({type(error).__name__}: {error})",
+        hint="running jobs are not affected: `arylcloud status` shows them",
+        code=type(error).__name__,
+    )
+    print_error(bug, as_json=as_json)
+    return ArylError.exit_code
 
 
 def _help_hint(error: click.exceptions.ClickException) -> str | None:

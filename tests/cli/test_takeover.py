@@ -201,3 +201,28 @@ def test_no_command_makes_a_folder_where_the_mailbox_was(
     assert "no object store" in " ".join(capsys.readouterr().out.split())
     assert not (shared.root / "store").exists()
     assert not (running_elsewhere.root / "store").exists()
+
+
+@pytest.mark.parametrize("given", [None, "https://hooks.example.com/T0K3N"])
+def test_a_resume_says_when_nobody_will_be_told(
+    shared: Shared, given: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The address is a secret, as a token may stand in it: it is not kept beyond the job's end, nor in the
+    journal. Whoever resumes gives it again, or is told that nobody will be told."""
+    told = Shared(shared.root / "told", replace(SPEC, notify="https://hooks.example.com/…"))
+    told.submit("a")
+    told.phase("a", JobPhase.STOPPED, "stop_requested")
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(told.root / "a"))
+    if given is None:
+        monkeypatch.delenv("ARYL_NOTIFY", raising=False)
+    else:
+        monkeypatch.setenv("ARYL_NOTIFY", given)
+    resumed()
+    said = capsys.readouterr().err
+    assert ("https://hooks.example.com/… will not be told" in said) == (given is None)
+    assert ("export ARYL_NOTIFY=…" in said) == (given is None)
+    assert (told.store().get(mail.LAUNCHER_SECRETS_KEY) is not None) == (given is not None)
+    assert "T0K3N" not in said
+    assert all(
+        b"T0K3N" not in (told.store().get(i.key) or b"") for i in told.store().list(mail.JOURNAL_PREFIX)
+    )
