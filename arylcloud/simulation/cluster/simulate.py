@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from arylcloud.core.errors import InfeasibleError, UsageError
 from arylcloud.planner.cluster import F, I
 from arylcloud.planner.policies.registry import Policy
+from arylcloud.simulation.cluster.book import Book
+from arylcloud.simulation.cluster.feed import Feed, Source
 from arylcloud.simulation.cluster.outcome import Outcome, Round
 from arylcloud.simulation.cluster.roster import Placement, Roster
-from arylcloud.simulation.cluster.workload import Workload, fits
+from arylcloud.simulation.cluster.workload import Workload
 
-Source = Callable[[int], Workload]
-"""The first so many jobs of a stream without end; a longer answer begins with the shorter one."""
 Recorder = Callable[[Round], None]
 Progress = Callable[[int, int, float], None]
 """Jobs done, jobs to do, simulated seconds."""
@@ -88,10 +88,10 @@ def simulate(
         raise UsageError(
             f"a restart of {settings.restart_s:g} s leaves nothing of a round of {settings.round_s:g} s"
         )
-    feed = _Feed(source, workers, settings.round_s, window)
+    feed = Feed(source, workers, settings.round_s, window)
     roster = Roster(round_s=settings.round_s, workers=workers)
     scheduler = _scheduler(policy, roster, feed.workload, usd_per_hour, order, settings)
-    book = _Book(feed, len(workers))
+    book = Book(len(feed.workload), len(workers))
     now_s, before_s, forced = float(feed.workload.arrival_s[0]), 0.0, False
     while not feed.done(book):
         new = feed.due(now_s)
@@ -136,8 +136,8 @@ def _round(
     placement: Placement,
     roster: Roster,
     scheduler: Scheduler,
-    feed: _Feed,
-    book: _Book,
+    feed: Feed,
+    book: Book,
     settings: Settings,
     record: Recorder | None,
 ) -> tuple[float, float]:
@@ -198,97 +198,10 @@ def _round(
     return end_s, end_s
 
 
-def _vacate(roster: Roster, book: _Book) -> None:
+def _vacate(roster: Roster, book: Book) -> None:
     """Nothing runs: what held GPUs in the round before has lost them."""
     book.preemptions[roster.job[roster.at >= 0]] += 1
     roster.at[:] = -1
-
-
-class _Book:
-    """What adds up while it runs."""
-
-    def __init__(self, feed: _Feed, m: int) -> None:
-        n = len(feed.workload)
-        self.finish_s, self.run_s = np.full(n, np.nan), np.zeros(n)
-        self.preemptions = np.zeros(n, np.int64)
-        self.held_gpu_s, self.charged_gpu_s = np.zeros(m), np.zeros(m)
-        self.rounds = self.ended = 0
-        """``ended``: of those that the simulation waits for."""
-
-    def grow(self, n: int) -> None:
-        more = n - len(self.finish_s)
-        if more > 0:
-            self.finish_s = np.concatenate((self.finish_s, np.full(more, np.nan)))
-            self.run_s = np.concatenate((self.run_s, np.zeros(more)))
-            self.preemptions = np.concatenate((self.preemptions, np.zeros(more, np.int64)))
-
-    def preempted(self, roster: Roster, who: I, stays: NDArray[np.bool_]) -> None:
-        lost = roster.at >= 0
-        lost[who[stays]] = False
-        if lost.any():
-            self.preemptions[roster.job[lost]] += 1
-
-    def charge(self, job: I, at: I, gpus: I, held_s: F, run_s: F, partner: I | None) -> None:
-        self.rounds += 1
-        self.run_s[job] += run_s
-        gpu_s = held_s * gpus
-        m = len(self.held_gpu_s)
-        charged = np.bincount(at, gpu_s, m)
-        self.charged_gpu_s += charged
-        if partner is not None:
-            charged = np.bincount(at, np.where(partner >= 0, 0.5 * gpu_s, gpu_s), m)
-        self.held_gpu_s += charged
-
-
-class _Feed:
-    """Jobs in order of arrival, made as far as they are needed; and which of them are waited for."""
-
-    def __init__(
-        self, source: Source | Workload, workers: I, round_s: float, window: tuple[int, int] | None
-    ) -> None:
-        self.more = source if callable(source) else None
-        self.workers, self.round_s, self.next = workers, round_s, 0
-        if callable(source):
-            if window is None:
-                raise UsageError("a stream of jobs without end needs a window", hint="--window 4000:5000")
-            self.workload = source(window[1] + 1)
-        else:
-            self.workload = source
-        n = len(self.workload)
-        self.first, self.last = window or (0, n)
-        if not 0 <= self.first < self.last <= n:
-            raise UsageError(f"window {self.first}:{self.last} of {n} jobs", hint=f"--window 0:{n} at most")
-        self.target = self.last - self.first
-        self._check(0)
-
-    def _check(self, first: int) -> None:
-        possible = fits(self.workload, self.workers, self.round_s)[first:].any(axis=1)
-        if not possible.all():
-            i = first + int(np.flatnonzero(~possible)[0])
-            raise UsageError(
-                f"job {self.workload.names[i]} on {self.workload.gpus[i]} GPUs runs on none of "
-                f"{', '.join(self.workload.worker_types)}",
-                hint="more --capacity of a type that can; a longer --round-s if a step outlasts the round",
-            )
-
-    def due(self, now_s: float) -> I:
-        while self.more is not None and self.workload.arrival_s[-1] <= now_s:
-            before = len(self.workload)
-            self.workload = self.more(2 * before)
-            self._check(before)
-        until = int(np.searchsorted(self.workload.arrival_s, now_s, side="right"))
-        first, self.next = self.next, until
-        return np.arange(first, until, dtype=np.int64)
-
-    def next_s(self) -> float:
-        return float(self.workload.arrival_s[self.next]) if self.next < len(self.workload) else np.inf
-
-    def finished(self, book: _Book, job: I, finish_s: F) -> None:
-        book.finish_s[job] = finish_s
-        book.ended += int(((job >= self.first) & (job < self.last)).sum())
-
-    def done(self, book: _Book) -> bool:
-        return book.ended >= self.target
 
 
 def _scheduler(
