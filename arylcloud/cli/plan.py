@@ -20,7 +20,10 @@ app = typer.Typer(add_completion=False)
 @plan_flags
 def plan(
     *,
-    job: Annotated[Path | None, typer.Argument(help="Job file (ours or SkyPilot's).")] = None,
+    job: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="JOB…", help="Job file (ours or SkyPilot's); several are placed together."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the plan here; `launch` takes it.")
     ] = None,
@@ -33,13 +36,29 @@ def plan(
         str | None, typer.Option("--instance", metavar="ID", help="Which problem of the file.")
     ] = None,
     policy: Annotated[
-        str | None, typer.Option("--policy", metavar="NAME", help="The policy that solves --problem.")
+        str | None,
+        typer.Option("--policy", metavar="NAME", help="The policy for several jobs, or for --problem."),
+    ] = None,
+    capacity: Annotated[
+        str | None,
+        typer.Option("--capacity", metavar="GPUS", help="Several jobs: what there is, a100=32,v100=64."),
+    ] = None,
+    costs: Annotated[
+        str | None,
+        typer.Option("--costs", metavar="USD", help="Of your own GPUs, $ per GPU-hour: a100=1.2,v100=.6."),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", metavar="K", min=1, help="Thousands of jobs: in K random parts."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="For policies that draw lots.")] = 0,
     flags: Overrides,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Rank where and how to run a job: hours and dollars of every offer, and why the first is first."""
+    """Rank where and how to run a job: hours and dollars of every offer, and why the first is first.
+
+    Several jobs (or one with --policy or --capacity) are placed together; `launch` takes one job at a time.
+    """
     from arylcloud.cli.compose import make_plan
     from arylcloud.cli.jobfile import load_job
     from arylcloud.cli.output import emit_json, note
@@ -50,23 +69,41 @@ def plan(
     if problem is not None:
         from arylcloud.cli.problem import solve_problem
 
-        typed = (*(() if job is None else (str(job),)), *given(flags))
+        many = (("--capacity", capacity), ("--costs", costs), ("--partition", partition))
+        typed = (*map(str, job or ()), *given(flags), *(name for name, value in many if value is not None))
         if typed:
             raise UsageError(
                 f"--problem takes no job and none of its flags: {' '.join(typed)}", hint="leave them out"
             )
         solve_problem(problem, policy, instance=instance, seed=seed, as_json=json_)
         return
-    if policy is not None:
+    if policy is not None and not job:
         from arylcloud.planner.policies.registry import policy as known
 
         known(policy)
-        raise UsageError("--policy solves a cluster problem", hint="add --problem FILE")
-    if job is None:
+        raise UsageError(
+            "--policy needs jobs, or a cluster problem", hint="name job files, or --problem FILE"
+        )
+    if not job:
         raise UsageError(
             "Missing argument 'JOB'", hint="`arylcloud plan job.yaml`; `arylcloud init` writes one"
         )
-    spec, _secrets = load_job(job, flags, need_secrets=False)
+    if len(job) > 1 or any(x is not None for x in (policy, capacity, costs, partition)):
+        from arylcloud.cli.planmany import plan_jobs
+
+        plan_jobs(
+            job,
+            flags,
+            policy=policy,
+            capacity=capacity,
+            costs=costs,
+            partition=partition,
+            seed=seed,
+            output=output,
+            as_json=json_,
+        )
+        return
+    spec, _secrets = load_job(job[0], flags, need_secrets=False)
     found = make_plan(spec, folders(), limit=limit)
     if output is not None:
         save_plan(found, output)
