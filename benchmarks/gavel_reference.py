@@ -1,9 +1,9 @@
 """Our simulator beside Gavel's own on the reference traces, as Markdown.
 
     python benchmarks/gavel_reference.py            our policies
-    python benchmarks/gavel_reference.py --ecos     our rounds, but the points that ECOS returns for Gavel's
-                                                    programmes (needs `pip install cvxpy ecos`): shows that
-                                                    what differs is the point of the optimal face
+    python benchmarks/gavel_reference.py --theirs   our rounds under the points that ECOS returns for Gavel's
+                                                    programmes and the draws of Python's random module: shows
+                                                    what differs (needs `pip install cvxpy ecos`)
 
 Needs the study data (ARYLCLOUD_STUDY_DATA); says so and exits 0 without. Seed 0 throughout.
 """
@@ -67,16 +67,17 @@ def main() -> int:
     if not data:
         print("ARYLCLOUD_STUDY_DATA is not set: the traces are study data", file=sys.stderr)
         return 0
-    with_ecos = "--ecos" in sys.argv
+    theirs_too = "--theirs" in sys.argv
     table = read_throughputs(Path(data) / "gavel" / "isolated_throughputs_simulation.csv")
     print("| trace, GPUs of each type | policy | avg JCT h | makespan h | utilisation | cost $ | CPU s |")
     print("|---|---|---|---|---|---|---|")
     for trace, each, name, theirs in ROWS:
         chosen = policy(name)
-        if with_ecos:
-            if name not in ECOS:
+        if theirs_too:
+            if name not in THEIRS:
                 continue
-            chosen = Borrowed(**{f: getattr(chosen, f) for f in FIELDS}, function=ECOS[name]())
+            made = THEIRS[name]() if name != "fifo" else _fifo(as_published=trace == STATIC)
+            chosen = Borrowed(**{f: getattr(chosen, f) for f in FIELDS}, function=made)
         cluster = fleet(dict.fromkeys(COSTS, each), COSTS)
         jobs = read_trace(Path(data) / "gavel" / "traces" / f"{trace}.trace")
         started = time.process_time()
@@ -220,7 +221,52 @@ def _finish_time_fairness() -> Solve:
     return solve
 
 
-ECOS: dict[str, Any] = {
+def _fifo(*, as_published: bool) -> Solve:
+    """A random free type, by Python's generator. As published the type drawn is not the type used: that is
+    the last free one by name, whether the job fits there or not (the static trace's figure is of that)."""
+    import random
+
+    draws, held = random.Random(0), dict[int, str]()
+
+    def solve(problem: ClusterProblem, _: np.random.Generator) -> Allocation:
+        types, at = problem.worker_types, {job: i for i, job in enumerate(problem.ids.tolist())}
+        free = dict(zip(types, problem.workers.tolist(), strict=True))
+        size = problem.gpus
+
+        def place(job: int, kind: str) -> bool:
+            if problem.throughput[at[job], types.index(kind)] <= 0:
+                return False
+            held[job], free[kind] = kind, free[kind] - size[at[job]]
+            return True
+
+        queue = [job for job in at if job not in held]
+        for job in sorted(held):
+            kind = held[job]
+            if job in at:
+                free[kind] -= size[at[job]]
+                continue
+            if queue and size[at[queue[0]]] <= free[kind] and place(queue[0], kind):
+                queue.pop(0)
+            del held[job]
+        open_types = sorted(kind for kind in types if free[kind] > 0)
+        for job in queue:
+            fits = [kind for kind in open_types if free[kind] >= size[at[job]]]
+            if not fits:
+                break
+            drawn = fits[draws.randrange(len(fits))]
+            used = open_types[-1] if as_published else drawn
+            if place(job, used) and free[used] == 0:
+                open_types.remove(drawn)
+        shares = np.zeros_like(problem.throughput)
+        for job, kind in held.items():
+            shares[at[job], types.index(kind)] = 1.0
+        return Allocation(shares=shares)
+
+    return solve
+
+
+THEIRS: dict[str, Any] = {
+    "fifo": _fifo,
     "max_min_fairness_perf": lambda: _least_service(aware=True),
     "max_min_fairness": lambda: _least_service(aware=False),
     PER_DOLLAR: _per_dollar,
