@@ -10,6 +10,6 @@ if TYPE_CHECKING:
 
 
 def spent(state: JobState) -> float | None:
-    from arylcloud.launcher.ledger import spent_usd
+    from arylcloud.launcher.spent import spent_usd
 
     return spent_usd(state, time.time())

@@ -56,7 +56,7 @@ class Minimum:
 
 def minimum_of(made: Account) -> Minimum | None:
     """None where every machine lived longer than its cloud's least time."""
-    from arylcloud.launcher.ledger import MICRO, integral_usd
+    from arylcloud.launcher.leasebill import MICRO, integral_usd
 
     seconds, micro, least_s, machines = 0.0, 0, 0.0, 0
     known, kinds = True, set()

@@ -18,7 +18,8 @@ from typing import Final
 from arylcloud.core.events import BaselineQuoted
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import PricePoint
-from arylcloud.launcher.ledger import MICRO, LeaseCost, Report, integral_usd
+from arylcloud.launcher.leasebill import MICRO, integral_usd
+from arylcloud.launcher.ledger import LeaseCost, Report
 from arylcloud.launcher.state import JobState
 
 LABELS: Final = {

@@ -20,8 +20,8 @@ from arylcloud.core.job import JobSpec, Objective, Work
 from arylcloud.core.plan import Candidate, Plan
 from arylcloud.core.ports import Provider
 from arylcloud.launcher.actions import Desired, MoveAdvice, Observed, Timing
-from arylcloud.launcher.ledger import known_spent_usd, spent_for_limits_usd
 from arylcloud.launcher.offers import barred
+from arylcloud.launcher.spent import known_spent_usd, spent_for_limits_usd
 from arylcloud.launcher.state import JobState, Lease
 from arylcloud.planner.migrate import advise
 

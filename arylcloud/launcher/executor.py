@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from arylcloud.core import events as ev
 from arylcloud.core import protocol as mail
 from arylcloud.core.clock import Clock, SlewedClock
-from arylcloud.core.codec import dumps
 from arylcloud.core.errors import (
     AccessError,
     ArylError,
     CapacityError,
     CloudError,
-    ConflictError,
     InfeasibleError,
     LocalStateError,
     QuotaError,
@@ -29,6 +27,8 @@ from arylcloud.core.offer import Offer
 from arylcloud.core.phases import LeasePhase
 from arylcloud.core.ports import Billing, Machine, MachineSpec, MachineState, ObjectStore, Provider
 from arylcloud.launcher import actions as act
+from arylcloud.launcher.epochdocs import publish
+from arylcloud.launcher.fence import Fence
 from arylcloud.launcher.fold import apply
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.pricecap import max_usd_per_hour
@@ -39,8 +39,6 @@ from arylcloud.launcher.state import JobState
 
 log = logging.getLogger(__name__)
 
-FENCE_FRESH_S = 5.0
-"""A look at the fence that is older (a slow cloud, a suspended laptop) says nothing about now."""
 NOTHING_WAS_CREATED = (CapacityError, QuotaError, AccessError, UsageError, InfeasibleError)
 """By the port's contract (the last two: by our own checks), of the first call with a token. Any other
 error of ``create``, and any of a repeated call, leaves it open what there is now."""
@@ -63,13 +61,13 @@ class Executor:
     steady: SlewedClock = field(init=False)
     """What the journal's moments and all decisions are by: a wall clock that is set must not make an
     interval of ours pass at once, nor stand still."""
+    fence: Fence = field(init=False)
     prices: Prices = field(init=False)
     _last_end_s: dict[str, float] = field(default_factory=dict)
-    _fence: tuple[float, bool] | None = None
-    """The last look at it: monotonic seconds, and whether it could be read (it was ours then)."""
 
     def __post_init__(self) -> None:
         self.steady = SlewedClock(self.clock)
+        self.fence = Fence(journal=self.journal, store=self.store, writer=self.writer, clock=self.clock)
 
         def note(state: JobState, event: ev.Event) -> JobState:
             return self.note(state, event, strict=False)
@@ -96,33 +94,13 @@ class Executor:
         self.probe(f"after journal {kind}")
         return apply(state, record)
 
-    # ------------------------------------------------------------ fence
-
-    def look_at_fence(self, job_id: str) -> bool:
-        """Whether the job is known to be ours still; False = that cannot be read now. Once per tick.
-        Raises ConflictError where another launcher has taken it over."""
-        try:
-            self.journal.check_fence(job_id, self.store, self.writer)
-        except StoreError as error:
-            log.warning("only ends that are journaled go on: the fence cannot be read: %s", error.message)
-            self._fence = (self.clock.monotonic_s(), False)
-            return False
-        self._fence = (self.clock.monotonic_s(), True)
-        return True
-
-    def _is_ours(self, job_id: str) -> bool:
-        """By this tick's look, or by another one where that has grown old."""
-        if self._fence is not None and self.clock.monotonic_s() - self._fence[0] <= FENCE_FRESH_S:
-            return self._fence[1]
-        return self.look_at_fence(job_id)
-
     # ------------------------------------------------------------ actions
 
     def run(self, state: JobState, actions: tuple[act.Action, ...]) -> JobState:
         """Without a look at the fence nothing new is begun, and nothing new journaled: what is decided
         here may be about a job that has been another launcher's for hours."""
         for action in actions:
-            if _journaled_end(state, action) or self._is_ours(state.job_id):
+            if _journaled_end(state, action) or self.fence.is_ours(state.job_id):
                 state = self.run_one(state, action)
         return state
 
@@ -145,11 +123,11 @@ class Executor:
                     reason=action.reason,
                 )
                 state = self.note(state, event)
-                self._publish(state, action.number)
+                publish(self.store, state, action.number, self.checkpoint_interval_s, self.probe)
                 return state
             case act.PublishEpoch():
                 self.journal.flush(state.job_id, self.store)
-                self._publish(state, action.number)
+                publish(self.store, state, action.number, self.checkpoint_interval_s, self.probe)
                 return state
             case act.Note():
                 if isinstance(action.event, ev.LeaseReleased):
@@ -232,7 +210,7 @@ class Executor:
     def _end(self, state: JobState, action: act.EndLease) -> JobState:
         lease = state.leases[action.lease_id]
         if lease.phase is not LeasePhase.ENDING:
-            if not self._is_ours(state.job_id):
+            if not self.fence.is_ours(state.job_id):
                 return state
             # strict=False: a machine is never kept running because the mailbox is down
             state = self.note(
@@ -251,7 +229,7 @@ class Executor:
     def _sweep(self, state: JobState, action: act.SweepMachine) -> None:
         """A machine that *this* journal does not know may be that of a launcher which has taken the
         job over: nothing is swept before the fence has been looked at."""
-        if self._is_ours(state.job_id):
+        if self.fence.is_ours(state.job_id):
             self._terminate(action.machine, action.why)
 
     def _terminate(self, machine: Machine, why: str) -> None:
@@ -263,32 +241,6 @@ class Executor:
         except (CloudError, AccessError) as error:
             log.warning("%s is not ended yet (%s): %s", machine.instance_id, why, error.message)
         self.probe("after terminate")
-
-    def _publish(self, state: JobState, number: int) -> None:
-        epoch = next(e for e in state.epochs if e.number == number)
-        document = mail.EpochDoc(
-            job_id=state.job_id,
-            number=epoch.number,
-            attempt=epoch.attempt,
-            opened_s=epoch.opened_at_s,
-            reason=epoch.reason,
-            members=epoch.members,
-            resume_from=epoch.resume_from,
-            checkpoint_interval_s=self.checkpoint_interval_s if epoch.members else None,
-        )
-        self.probe("before epoch document")
-        key = mail.epoch_key(number)
-        try:
-            created = self.store.create(key, dumps(document))
-        except StoreError as error:
-            log.warning("epoch %d is journaled, its document is not written yet: %s", number, error.message)
-            return
-        if not created and not _same_epoch(self.store.get(key), document):
-            raise ConflictError(
-                f"another launcher has opened epoch {number} of {state.job_id}",
-                hint="`arylcloud status` shows which one holds the job",
-            )
-        self.probe("after epoch document")
 
     def _notify(self, state: JobState, action: act.Notify) -> JobState:
         self.probe("before notify")
@@ -327,13 +279,3 @@ def created_event(lease_id: str, machine: Machine, billing: Billing) -> ev.Lease
 def _journaled_end(state: JobState, action: act.Action) -> bool:
     """An end that was ours to decide, and is only to be seen through."""
     return isinstance(action, act.EndLease) and state.leases[action.lease_id].phase is LeasePhase.ENDING
-
-
-def _same_epoch(data: bytes | None, document: mail.EpochDoc) -> bool:
-    """Ours from before a crash? (The advice on cadence may have changed since.)"""
-    from arylcloud.core.codec import loads
-
-    if data is None:
-        return False
-    found = loads(mail.EpochDoc, data, what=mail.epoch_key(document.number))
-    return replace(found, checkpoint_interval_s=document.checkpoint_interval_s) == document

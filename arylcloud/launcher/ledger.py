@@ -16,20 +16,19 @@ of nothing is 0. Everything else is integer addition: all sums hold exactly, to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import get_args
 
-from arylcloud.core.offer import Market, Offer
+from arylcloud.core.offer import Offer
 from arylcloud.core.phases import JobPhase
 from arylcloud.core.ports import EndCause, PricePoint
+from arylcloud.launcher.leasebill import MICRO, billed_until_s, integral_usd, is_free, is_priced, micro_of
 from arylcloud.launcher.state import JobState, Lease
 from arylcloud.launcher.worktime import Span, SpanKind, kept_until_s, lease_spans
 
-MICRO = 1_000_000
-FIRST_HOUR_S = 3600.0
 _KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 
 
@@ -164,8 +163,8 @@ def build_report(state: JobState, *, now_s: float) -> Report:
         idle=sum(s.idle for s in splits),
     )
     complete = len(splits) == len(leases)
-    egress = sum(_micro(Fraction(c.usd)) for c in state.charges if c.what == "egress")
-    storage = sum(_micro(Fraction(c.usd)) for c in state.charges if c.what == "storage")
+    egress = sum(micro_of(Fraction(c.usd)) for c in state.charges if c.what == "egress")
+    storage = sum(micro_of(Fraction(c.usd)) for c in state.charges if c.what == "storage")
     noticed = [cost for cost in leases if cost.noticed]
     unnoticed = [c for c in leases if not c.noticed and c.cause == EndCause.INTERRUPTED.value]
     return Report(
@@ -197,64 +196,19 @@ def build_report(state: JobState, *, now_s: float) -> Report:
     )
 
 
-def spent_usd(state: JobState, now_s: float) -> float | None:
-    """All that is owed at ``now_s`` (wall seconds): machines, egress, storage. None: some price is
-    not known, so that no budget can be said to hold (``known_spent_usd`` is a lower bound)."""
-    bills = _bills(state, now_s)
-    return None if None in bills else sum(bill for bill in bills if bill is not None) / MICRO
-
-
-def known_spent_usd(state: JobState, now_s: float) -> float:
-    """The part of ``spent_usd`` whose prices are known: a lower bound, for stopping in time."""
-    return sum(bill for bill in _bills(state, now_s) if bill is not None) / MICRO
-
-
-def spent_for_limits_usd(state: JobState, now_s: float) -> float | None:
-    """What a budget is judged by: all that is owed; where a machine's price is not known, at the price that
-    is known for later, else at its offer's quote. (No report says this figure.) None: a machine has neither,
-    and nobody can say."""
-    as_of_s = state.market_clock.market_s(now_s)
-    total = sum(_micro(Fraction(charge.usd)) for charge in state.charges)
-    for lease in state.leases.values():
-        if lease.launched_s is None or _is_free(lease, as_of_s):
-            continue
-        quote = lease.prices[0].usd_per_hour if lease.prices else lease.offer.usd_per_hour
-        if quote is None:
-            return None
-        prices = lease.prices
-        if not prices or prices[0].from_s > lease.launched_s:
-            prices = (PricePoint(from_s=lease.launched_s, usd_per_hour=quote), *prices)
-        until_s = _billed_until_s(lease, lease.launched_s, as_of_s)
-        total += _micro(integral_usd(prices, lease.launched_s, until_s))
-    return total / MICRO
-
-
-def _bills(state: JobState, now_s: float) -> list[int | None]:
-    """What each machine and each charge comes to, as in the report but without its split."""
-    as_of_s = state.market_clock.market_s(now_s)
-    bills: list[int | None] = [_micro(Fraction(charge.usd)) for charge in state.charges]
-    for lease in state.leases.values():
-        if lease.launched_s is None or _is_free(lease, as_of_s):
-            continue
-        until = _billed_until_s(lease, lease.launched_s, as_of_s)
-        priced = _is_priced(lease)
-        bills.append(_micro(integral_usd(lease.prices, lease.launched_s, until)) if priced else None)
-    return bills
-
-
 def _lease_cost(state: JobState, lease: Lease, kept: Mapping[int, float], as_of_s: float) -> LeaseCost | None:
     """The bill of one lease up to ``as_of_s`` (market seconds). None for a lease of which the cloud
     never had a machine: nothing is owed for it."""
     if lease.launched_s is None:
         return None
     launched = lease.launched_s
-    until = _billed_until_s(lease, launched, as_of_s)
+    until = billed_until_s(lease, launched, as_of_s)
     spans = lease_spans(state, lease, kept, launched, until)
-    free = _is_free(lease, as_of_s)
+    free = is_free(lease, as_of_s)
     micro: SplitMicro | None = None
     if free:
         micro = SplitMicro()
-    elif _is_priced(lease):
+    elif is_priced(lease):
         micro = round_split((span.kind, integral_usd(lease.prices, span.from_s, span.to_s)) for span in spans)
     return LeaseCost(
         lease_id=lease.lease_id,
@@ -274,48 +228,6 @@ def _lease_cost(state: JobState, lease: Lease, kept: Mapping[int, float], as_of_
     )
 
 
-def _ended_s(lease: Lease, launched_s: float, as_of_s: float) -> float:
-    return max(launched_s, lease.ended_s if lease.ended_s is not None else as_of_s)
-
-
-def _billed_until_s(lease: Lease, launched_s: float, as_of_s: float) -> float:
-    return max(_ended_s(lease, launched_s, as_of_s), launched_s + lease.billing.minimum_s)
-
-
-def _is_free(lease: Lease, as_of_s: float) -> bool:
-    return (
-        lease.launched_s is not None
-        and lease.billing.first_hour_interruption_free
-        and lease.cause == EndCause.INTERRUPTED.value
-        and lease.offer.market is Market.SPOT
-        and _ended_s(lease, lease.launched_s, as_of_s) - lease.launched_s < FIRST_HOUR_S
-    )
-
-
-def _is_priced(lease: Lease) -> bool:
-    """A price is known from the launch on, and all later ones are; then one is always in force."""
-    known = lease.launched_s is not None and lease.prices_missing_since_s is None
-    return known and bool(lease.prices) and lease.prices[0].from_s <= (lease.launched_s or 0.0)
-
-
-def integral_usd(prices: Sequence[PricePoint], from_s: float, to_s: float) -> Fraction:
-    """∫ price dt in USD, exact: each price holds from its moment to the next one's, the last for good.
-
-    ``prices`` in order of time; the caller has seen to it that the first is at or before ``from_s``.
-
-    >>> steps = (PricePoint(from_s=0.0, usd_per_hour=1.0), PricePoint(from_s=1800.0, usd_per_hour=3.0))
-    >>> integral_usd(steps, 0.0, 3600.0)
-    Fraction(2, 1)
-    """
-    usd_seconds = Fraction(0)
-    ends = [*(point.from_s for point in prices[1:]), max(to_s, prices[-1].from_s)]
-    for point, end_s in zip(prices, ends, strict=True):
-        start, end = max(point.from_s, from_s), min(end_s, to_s)
-        if end > start:
-            usd_seconds += Fraction(point.usd_per_hour) * (Fraction(end) - Fraction(start))
-    return usd_seconds / 3600
-
-
 def round_split(parts: Iterable[tuple[SpanKind, Fraction]]) -> SplitMicro:
     """Exact USD by kind to whole micro-dollars that sum to the rounded whole.
 
@@ -329,7 +241,7 @@ def round_split(parts: Iterable[tuple[SpanKind, Fraction]]) -> SplitMicro:
     sums = [Fraction(0)]
     for kind in _KINDS:
         sums.append(sums[-1] + exact[kind])
-    rounded = {kind: _micro(b) - _micro(a) for kind, (a, b) in zip(_KINDS, pairwise(sums), strict=True)}
+    rounded = {kind: micro_of(b) - micro_of(a) for kind, (a, b) in zip(_KINDS, pairwise(sums), strict=True)}
     return SplitMicro(**rounded)
 
 
@@ -342,10 +254,6 @@ def final_step(state: JobState) -> int | None:
         with_members = max((e.number for e in state.epochs if not e.drain), default=last)
         steps += [t.last_step for t in state.trainings if t.epoch == with_members and t.last_step is not None]
     return max(steps, default=None)
-
-
-def _micro(usd: Fraction) -> int:
-    return round(usd * MICRO)
 
 
 def _seconds(spans: Iterable[Span]) -> SplitSeconds:

@@ -25,10 +25,10 @@ from arylcloud.launcher.holder import refuse_beside_another
 from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.journaltime import journal_now_s
-from arylcloud.launcher.ledger import spent_for_limits_usd
 from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s
 from arylcloud.launcher.observe import Observer
 from arylcloud.launcher.reconcile import reconcile
+from arylcloud.launcher.spent import spent_for_limits_usd
 from arylcloud.launcher.state import JobState
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class JobLauncher:
                 f"{self.journal.path} has been removed while {self.job_id} runs",
                 hint=f"`arylcloud adopt {self.executor.store.uri}` takes the job over; its machines go on",
             )
-        ours = self.executor.look_at_fence(self.job_id)
+        ours = self.executor.fence.look(self.job_id)
         self._beat(state)
         observed = self.observer.observe(state)
         if ours:

@@ -10,7 +10,8 @@ from arylcloud.core.job import Constraints, JobSpec
 from arylcloud.core.offer import Market
 from arylcloud.core.phases import JobPhase
 from arylcloud.core.ports import Billing
-from arylcloud.launcher.ledger import SplitMicro, build_report, known_spent_usd, spent_usd
+from arylcloud.launcher.ledger import SplitMicro, build_report
+from arylcloud.launcher.spent import known_spent_usd, spent_usd
 
 CENT = 10_000
 

@@ -12,14 +12,9 @@ from support.diary import Diary
 
 from arylcloud.core.ports import Billing, PricePoint
 from arylcloud.launcher.fold import replay
-from arylcloud.launcher.ledger import (
-    Report,
-    build_report,
-    integral_usd,
-    known_spent_usd,
-    round_split,
-    spent_usd,
-)
+from arylcloud.launcher.leasebill import integral_usd
+from arylcloud.launcher.ledger import Report, build_report, round_split
+from arylcloud.launcher.spent import known_spent_usd, spent_usd
 from arylcloud.launcher.state import JobState
 
 prices = st.floats(min_value=0.0001, max_value=120.0, allow_nan=False)

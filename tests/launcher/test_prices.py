@@ -16,7 +16,9 @@ from arylcloud.core.job import Constraints
 from arylcloud.core.phases import JobPhase
 from arylcloud.core.ports import PricePoint
 from arylcloud.launcher import actions as act
-from arylcloud.launcher.ledger import build_report, integral_usd, spent_for_limits_usd, spent_usd
+from arylcloud.launcher.leasebill import integral_usd
+from arylcloud.launcher.ledger import build_report
+from arylcloud.launcher.spent import spent_for_limits_usd, spent_usd
 
 RUNNING = JobPhase.RUNNING
 STEPS = tuple(
