@@ -21,12 +21,15 @@ from arylcloud.cli.registry import COMMANDS
 JOB = "JOB"  # stands for the id of a job that has ended
 URI = "URI"
 FILE = "FILE"
+TRACE = "TRACE"
+POOL = ("--capacity", "t4=2", "--costs", "t4=.3")
 LOCAL = ("--infra", "local")
 SUCCESSES: dict[str, list[list[str]]] = {
     "init": [["new.yaml", "--run", "true", "-y"]],
     "prices": [["--gpu", "T4", "--limit", "3"], ["doctor"]],
     "profile": [["list"], ["show", "mpt-125m"], ["estimate", "mpt-125m", "--gpu", "A100", "--gpus", "8"]],
-    "plan": [[FILE], [FILE, "-o", "plan.json"]],
+    "plan": [[FILE], [FILE, "-o", "plan.json"], [FILE, FILE, *POOL, "-o", "many.json"]],
+    "simulate": [["--trace", TRACE, "--capacity", "v100=4", "--policy", "fifo_perf"]],
     "launch": [[FILE, *LOCAL, "--dryrun"], [FILE, *LOCAL, "-y"], [FILE, *LOCAL, "-y", "-d"]],
     "status": [[], [JOB]],
     "logs": [[JOB], [JOB, "--provision"]],
@@ -40,7 +43,8 @@ FAILURES: dict[str, list[list[str]]] = {
     "init": [["--nosuch"], ["/proc/nosuch/x.yaml", "--run", "true", "-y"]],
     "prices": [["--gpu", "nosuch"], ["--nosuch"]],
     "profile": [["show", "nosuch"], ["estimate", "nosuch", "--gpu", "A100", "--gpus", "8"]],
-    "plan": [[], ["nosuch.yaml"], [FILE, "--budget", "-1"], [FILE, "--gpus", "X9:1"]],
+    "plan": [[], ["nosuch.yaml"], [FILE, "--budget", "-1"], [FILE, "--gpus", "X9:1"], ["--policy", "sia"],
+             [FILE, FILE, *POOL, "--deadline", "0.001s"], [FILE, "--policy", "x"], [FILE, FILE, "-n", "x"]],
     "launch": [["nosuch.yaml"], ["nosuch.json"], [FILE, "--infra", "local"], [FILE, "--infra", "aws", "-y"]],
     "serve": [["--job", JOB, "--nosuch"], ["--nosuch"]],
     "status": [["nosuch"]],
@@ -53,8 +57,9 @@ FAILURES: dict[str, list[list[str]]] = {
     "adopt": [["nosuch"], ["file:///nosuch/jobs/x-1"]],
     "report": [["nosuch"], [JOB, "--html", "/proc/nosuch/x.html"]],
     "gc": [["--infra", "nosuch"]],
-    "simulate": [[], ["--policy", "nosuch", "--capacity", "v100=1"]],
-}
+    "simulate": [[], ["--policy", "nosuch", "--capacity", "v100=1"],
+                 ["--trace", "nosuch.csv", "--capacity", "v100=4", "--policy", "fifo_perf"]],
+}  # fmt: skip
 """Arguments with which it does not."""
 
 
@@ -64,13 +69,21 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     warm = Warm()
     with Home(tmp_path_factory.mktemp("json"), quiet(), warm=warm) as made:
         made.serve_to_the_end(made.submit(job(steps=10)))
+        trace = made.market_file.parent / "trace.csv"
+        trace.write_text("job_id,submit_s,duration_s,num_gpus\na,0,600,1\nb,60,600,2\n")
         yield made
     warm.close()
 
 
 def command(home: Home, name: str, args: list[str]) -> list[str]:
     job_id = home.jobs()[0]
-    real = {JOB: job_id, URI: home.state(job_id).prefix_uri, FILE: str(home.market_file.parent / "job.yaml")}
+    folder = home.market_file.parent
+    real = {
+        JOB: job_id,
+        URI: home.state(job_id).prefix_uri,
+        FILE: str(folder / "job.yaml"),
+        TRACE: str(folder / "trace.csv"),
+    }
     before = ["--json"] if name == "exec" else []
     return [name, *before, *(real.get(arg, arg) for arg in args), *([] if before else ["--json"])]
 
