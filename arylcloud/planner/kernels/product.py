@@ -189,6 +189,8 @@ class _System:
             coupling[:, j, j] += spare[j] / at.lam[j]
         self._scale = 1.0 / np.sqrt(np.diagonal(coupling, axis1=1, axis2=2)).T
         self._coupling = coupling * self._scale.T[:, :, None] * self._scale.T[:, None, :]
+        # where types are worth the same to all, time flows freely between them, and only their sum is fixed
+        self._coupling += 4e-15 * np.eye(m)
         # what rounding has made of the constraints; what is below it stays
         idle = 1.0 - at.x.sum(axis=0) - at.q
         self._idle = np.where(np.abs(idle) > 1e-14, idle, 0.0)

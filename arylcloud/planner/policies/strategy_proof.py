@@ -25,7 +25,7 @@ from arylcloud.planner.kernels.classes import classes
 from arylcloud.planner.kernels.product import Product, solve
 from arylcloud.planner.policies.perjob import can_run, unplaceable
 
-AT_ONCE = 2_000_000
+AT_ONCE = 200_000
 """Numbers per array of a batch of programs."""
 
 
