@@ -31,7 +31,8 @@ def build(data: Path) -> Factors:
     samples = training_set(data)
     found = fit(samples)
     residuals = held_out(samples, samples)
-    return Factors(found.nodes, found.mean, found.cov, bands(residuals))
+    found.bands = bands(residuals)
+    return found
 
 
 def main() -> None:

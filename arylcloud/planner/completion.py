@@ -8,8 +8,8 @@ that is the power law corrected by what the library knows of both, with two or m
 exponents show.
 
 The band: the 5th and 95th percentile of (truth − estimate)/s over workloads that the fit had not seen,
-by class of GPUs (:data:`CLASSES`); s is the conditional spread. The point lies below the median by a
-quarter of the variance: errors are judged relative to the truth, and too high costs more than too low.
+by class of GPUs (:data:`CLASSES`); s is the conditional spread. The point lies below the median by
+0.3 of the variance: errors are judged relative to the truth, and too high costs more than too low.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import mul
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -31,12 +32,12 @@ FILE: Final = "factors.bin"
 CLASSES: Final = ("old", "submission", "same_code")
 """``old``: a GPU from before tensor cores is involved; ``submission``: whole machines as vendors tune them
 (MLPerf); ``same_code``: one program on every GPU. Errors differ by that more than by anything else."""
-CAUTION: Final = 0.25
+CAUTION: Final = 0.30
 """Share of the variance that the point lies below the median; 1 would minimise the mean relative error."""
 _OLD: Final = frozenset({"Kepler", "Maxwell", "Pascal"})
 Z90: Final = 1.645
 _DIGITS: Final = 1e4
-MOST_KNOWN: Final = 8
+MOST_KNOWN: Final = 6
 
 
 class Known(NamedTuple):
@@ -60,7 +61,7 @@ class Completed(NamedTuple):
 
 
 class Factors:
-    """What the library says of GPUs. Index by node; ``cov`` is the lower triangle, row by row."""
+    """What the library says of GPUs, by node; the lower triangle of ``cov`` is given row by row."""
 
     def __init__(
         self,
@@ -72,19 +73,19 @@ class Factors:
         self.index = {node: i for i, node in enumerate(nodes)}
         self.nodes = tuple(nodes)
         self.mean = mean
-        self.cov = cov
+        lower = [cov[i * (i + 1) // 2 : (i + 1) * (i + 2) // 2] for i in range(len(nodes))]
+        self.cov = [[*row, *(lower[j][i] for j in range(i + 1, len(nodes)))] for i, row in enumerate(lower)]
         self.bands = bands
         """Class → (5th, 95th percentile) of (truth − median)/spread."""
-
-    def k(self, i: int, j: int) -> float:
-        i, j = max(i, j), min(i, j)
-        return self.cov[i * (i + 1) // 2 + j]
 
     def document(self) -> dict[str, Any]:
         return {
             "nodes": [list(node) for node in self.nodes],
             "mean": [round(m * _DIGITS) for m in self.mean],
-            "cov": json.dumps([round(c * _DIGITS) for c in self.cov], separators=(",", ":")),
+            "cov": json.dumps(
+                [round(c * _DIGITS) for i, row in enumerate(self.cov) for c in row[: i + 1]],
+                separators=(",", ":"),
+            ),
             "bands": {name: [round(b, 3) for b in band] for name, band in sorted(self.bands.items())},
         }
 
@@ -134,29 +135,36 @@ def class_of(known: Sequence[Known], target: Node) -> str:
     return f"{name}/{min(len(known), 2)}"
 
 
-def complete(factors: Factors, known: Sequence[Known], target: Node) -> Completed | None:
-    """The conditional median of the target's log rate and its spread; None where a node is not covered."""
-    index = factors.index
-    if target not in index or not known or any(k.node not in index for k in known):
-        return None
-    t = index[target]
-    at = [index[k.node] for k in known]
-    n = len(at)
-    matrix = [[factors.k(i, j) for j in at] for i in at]
-    for i, k in enumerate(known):
-        matrix[i][i] += k.variance + 1e-6
-    lower = _cholesky(matrix)
-    ones = _solve(lower, [1.0] * n)
-    offsets = [k.log_rate - factors.mean[i] for k, i in zip(known, at, strict=True)]
-    to_target = [factors.k(t, i) for i in at]
-    precision = sum(ones)
-    scale = sum(w * r for w, r in zip(ones, offsets, strict=True)) / precision
-    weights = _solve(lower, to_target)
-    centre = factors.mean[t] + scale
-    centre += sum(w * (r - scale) for w, r in zip(weights, offsets, strict=True))
-    variance = factors.k(t, t) - sum(w * c for w, c in zip(weights, to_target, strict=True))
-    variance += (1.0 - sum(weights)) ** 2 / precision
-    return Completed(centre, math.sqrt(max(variance, 1e-6)), class_of(known, target))
+class Given:
+    """Known rates, solved once for any number of targets. All nodes must be covered by the factors."""
+
+    def __init__(self, factors: Factors, known: Sequence[Known]) -> None:
+        self.factors = factors
+        self.known = tuple(known)
+        self.at = [factors.index[k.node] for k in known]
+        matrix = [[row[j] for j in self.at] for row in (factors.cov[i] for i in self.at)]
+        for i, k in enumerate(known):
+            matrix[i][i] += k.variance + 1e-6
+        self._lower = _cholesky(matrix)
+        ones = _solve(self._lower, [1.0] * len(known))
+        offsets = [k.log_rate - factors.mean[i] for k, i in zip(known, self.at, strict=True)]
+        self._precision = sum(ones)
+        self._scale = sum(w * r for w, r in zip(ones, offsets, strict=True)) / self._precision
+        self._rest = [r - self._scale for r in offsets]
+
+    def complete(self, target: Node) -> Completed | None:
+        """The conditional median of the target's log rate and its spread; None where it is not covered."""
+        t = self.factors.index.get(target)
+        if t is None:
+            return None
+        row = self.factors.cov[t]
+        to_target = [row[i] for i in self.at]
+        weights = _solve(self._lower, to_target)
+        centre = self.factors.mean[t] + self._scale
+        centre += sum(w * r for w, r in zip(weights, self._rest, strict=True))
+        variance = row[t] - sum(w * c for w, c in zip(weights, to_target, strict=True))
+        variance += (1.0 - sum(weights)) ** 2 / self._precision
+        return Completed(centre, math.sqrt(max(variance, 1e-6)), class_of(self.known, target))
 
 
 def nearest(factors: Factors, known: Sequence[Known], target: Node) -> list[Known]:
@@ -164,10 +172,11 @@ def nearest(factors: Factors, known: Sequence[Known], target: Node) -> list[Know
     if len(known) <= MOST_KNOWN:
         return list(known)
     t = factors.index[target]
+    row = factors.cov[t]
 
     def apart(k: Known) -> float:
         i = factors.index[k.node]
-        return factors.k(t, t) + factors.k(i, i) - 2 * factors.k(t, i) + k.variance
+        return row[t] + factors.cov[i][i] - 2 * row[i] + k.variance
 
     return sorted(known, key=lambda k: (apart(k), k.node))[:MOST_KNOWN]
 
@@ -182,21 +191,24 @@ def banded(factors: Factors, found: Completed) -> tuple[float, float, float]:
 
 
 def _cholesky(a: Sequence[Sequence[float]]) -> list[list[float]]:
-    n = len(a)
-    lower = [[0.0] * n for _ in range(n)]
-    for i in range(n):
-        for j in range(i + 1):
-            total = a[i][j] - sum(lower[i][k] * lower[j][k] for k in range(j))
-            lower[i][j] = math.sqrt(total) if i == j else total / lower[j][j]
+    lower: list[list[float]] = []
+    for i, source in enumerate(a):
+        row: list[float] = []
+        for j in range(i):
+            above = lower[j]
+            row.append((source[j] - sum(map(mul, row, above))) / above[j])
+        row.append(math.sqrt(source[i] - sum(map(mul, row, row))))
+        lower.append(row)
     return lower
 
 
 def _solve(lower: Sequence[Sequence[float]], b: Sequence[float]) -> list[float]:
     """x with L·Lᵀ·x = b."""
-    n = len(b)
-    x = list(b)
-    for i in range(n):
-        x[i] = (x[i] - sum(lower[i][k] * x[k] for k in range(i))) / lower[i][i]
-    for i in reversed(range(n)):
-        x[i] = (x[i] - sum(lower[k][i] * x[k] for k in range(i + 1, n))) / lower[i][i]
+    x: list[float] = []
+    for row, value in zip(lower, b, strict=True):
+        x.append((value - sum(map(mul, row, x))) / row[len(x)])
+    for i in reversed(range(len(x))):
+        x[i] /= lower[i][i]
+        for j in range(i):
+            x[j] -= lower[i][j] * x[i]
     return x

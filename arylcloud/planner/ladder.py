@@ -69,6 +69,7 @@ class Ladder:
         self.points: Points = points(profile, wanted)
         self.same = SameGpu(self.points, unit=self.unit)
         self._others: dict[tuple[int, int], list[tuple[completion.Known, Point]]] = {}
+        self._given: dict[tuple[object, ...], completion.Given] = {}
         self._efficiency: dict[Config, float] = {}
 
     def unit_factor(self, work_unit: str | None) -> tuple[float, str]:
@@ -113,8 +114,13 @@ class Ladder:
         if target is None or not known:
             return None
         factors = completion.bundled()
+        if target not in factors.index:
+            return None
         chosen = completion.nearest(factors, [k for k, _ in known], target)
-        found = completion.complete(factors, chosen, target)
+        key = (per_node, nodes, *(k.node for k in chosen))
+        if key not in self._given:
+            self._given[key] = completion.Given(factors, chosen)
+        found = self._given[key].complete(target)
         assert found is not None
         at = {k.node[0]: base for k, base in known}
         bases = [at[k.node[0]] for k in chosen]
@@ -184,7 +190,8 @@ class Ladder:
         use = flops.mfu(gpu, precision)
         s = scaling.step(gpu, (flops.MFU_MACHINE, 1), (per_node, nodes))
         work = flops.flops_per_token(shape.params, shape.layers, shape.hidden, seq_len)
-        share = use.value * flops.size_factor(shape.params)
+        caution = 0.0 if use.calibrated else flops.CAUTION
+        share = use.value * flops.size_factor(shape.params) * math.exp(-caution)
         whole_machine = flops.MFU_MACHINE * share * peak * 1e12 / work
         down, up = flops.CALIBRATED_BAND if use.calibrated else flops.UNCALIBRATED_BAND
         how = "" if use.calibrated else f", not calibrated on {gpu}"

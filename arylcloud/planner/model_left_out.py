@@ -19,10 +19,10 @@ from arylcloud.planner.completion import (
     CLASSES,
     Completed,
     Factors,
+    Given,
     Known,
     Node,
     banded,
-    complete,
     nearest,
     node_of,
 )
@@ -128,7 +128,7 @@ def hidden(sample: Sample, factors: Factors) -> list[Held]:
         if len(others) > 1:
             shown.append(nearest(factors, others, target))
         for known in shown:
-            found = complete(factors, known, target)
+            found = Given(factors, known).complete(target)
             if found is not None:
                 at = tuple(k.node for k in known)
                 held.append(Held(sample.family, sample.name, target, at, truth, found))
@@ -174,8 +174,13 @@ class Scored:
     p95: float
     covered: float
     """Fraction of the truths inside their bands."""
-    width: float
-    """Median of high/low."""
+    widths: tuple[float, ...]
+    """Of the bands, high/low, ascending."""
+
+    @property
+    def width(self) -> float:
+        """Their median."""
+        return self.widths[(len(self.widths) - 1) // 2]
 
 
 def score_held(held: Sequence[Held], residuals: Sequence[Held]) -> Scored | None:
@@ -196,5 +201,5 @@ def score_held(held: Sequence[Held], residuals: Sequence[Held]) -> Scored | None
         median=errors[(len(errors) - 1) // 2],
         p95=errors[math.ceil(0.95 * len(errors)) - 1],
         covered=inside / len(errors),
-        width=widths[(len(widths) - 1) // 2],
+        widths=tuple(widths),
     )

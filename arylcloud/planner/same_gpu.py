@@ -1,4 +1,7 @@
-"""What is known of one GPU at other counts and on more machines: exact, between, or scaled.
+"""What is known of one GPU at other counts and on more machines: exact, fitted, between, or scaled.
+
+A job of one's own that was measured in three placements or more has a step-time model (:mod:`.steptime`);
+else the tables of :mod:`.scaling` hold.
 
 One family of figures (:mod:`.conditions`) answers for one machine and for several, wherever it can: two
 families differ in code, so a count from one beside a count from the other shows speed-ups that nobody
@@ -8,10 +11,10 @@ has seen. What is set aside stays within the band and is named in the note.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
-from arylcloud.planner import scaling
+from arylcloud.planner import scaling, steptime
 from arylcloud.planner.conditions import Point, Points
 
 Rung = Literal["exact", "scaled", "low_rank", "power_law", "flop_model"]
@@ -31,6 +34,7 @@ class SameGpu:
         self.unit = unit
         self.fixed_batch = unit == "steps/s"
         self._known: dict[str, tuple[_OfGpu, _OfGpu]] = {}
+        self._models: dict[tuple[object, ...], steptime.StepTime | None] = {}
         self._answers: dict[Config, tuple[Point, Rung] | None] = {}
 
     def answer(self, config: Config) -> tuple[Point, Rung] | None:
@@ -108,6 +112,9 @@ class SameGpu:
             same = [p for p in known if p.nodes == 1]
         elif scaling.network_of(gpu, per_node) is scaling.Network.FAST:
             same = [p for p in known if p.shape[0] == per_node]
+        fitted = self._fitted(config, known)
+        if fitted is not None:
+            return fitted
         below = max((p for p in same if p.gpus < total), key=_gpus, default=None)
         above = min((p for p in same if p.gpus > total), key=_gpus, default=None)
         if below is not None and above is not None and below.rate <= above.rate:
@@ -122,6 +129,42 @@ class SameGpu:
         found = self._step(base, gpu, (per_node, nodes))
         note = f"scaled from {_where(base)}" + (f"; {base.note}" if base.note else "")
         return found._replace(gpus=total, nodes=nodes, note=note)
+
+    def _fitted(self, config: Config, known: Sequence[Point]) -> Point | None:
+        """By the step-time model, where this very job was measured in three placements or more."""
+        gpu, per_node, nodes = config
+        own = [p for p in known if p.kind != "published" and p.nodes is not None]
+        if len(own) < steptime.MIN_POINTS:
+            return None
+        key = (gpu, *((p.gpus, p.nodes) for p in own))
+        if key not in self._models:
+            self._models[key] = steptime.fit([self._observation(p, own[0]) for p in own])
+        model = self._models[key]
+        if model is None:
+            return None
+        total = per_node * nodes
+        units = 1.0 if self.fixed_batch else total
+        share = 1 / total if self.fixed_batch else 1.0
+        unit_rate = own[0].rate / (1.0 if self.fixed_batch else own[0].gpus)
+        down, up = model.band()
+        near = min(own, key=lambda p: (abs(math.log(total / p.gpus)), p.gpus))
+        return near._replace(
+            gpus=total,
+            nodes=nodes,
+            rate=unit_rate * units / model.step_s(total, nodes, share),
+            log_down=math.hypot(near.log_down, down),
+            log_up=math.hypot(near.log_up, up),
+            sources=tuple(dict.fromkeys(s for p in own for s in p.sources)),
+            note=f"step-time model of {len(own)} measured placements",
+        )
+
+    def _observation(self, p: Point, first: Point) -> steptime.Observation:
+        """In step times of the first one: the same batch per GPU everywhere, or one batch for all GPUs."""
+        nodes = p.nodes or 1
+        if self.fixed_batch:
+            return steptime.Observation(p.gpus, nodes, 1 / p.gpus, first.rate / p.rate)
+        step_s = (p.gpus / p.rate) / (first.gpus / first.rate)
+        return steptime.Observation(p.gpus, nodes, 1.0, step_s)
 
     def _step(self, base: Point, gpu: str, shape: tuple[int, int], *, published: bool = False) -> Point:
         """``base`` at another shape. ``published``: the end, too, has a published cluster's network."""

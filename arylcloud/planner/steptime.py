@@ -36,6 +36,14 @@ _TIE: Final = 0.1
 """Pull of several machines towards what one costs, and of γ towards 1: so weak that a placement undoes it."""
 
 
+BAND_OFFSET: Final = 0.05
+BAND: Final = (1.84, 1.53)
+"""(down, up) of the log rate in units of hypot(residual, BAND_OFFSET): 90 % of placements held out."""
+FEW_POINTS: Final = 4
+FEW_BAND: Final = (0.12, 0.80)
+"""For a fit to no more points than that (one GPU, a full machine, two): its residual says nothing."""
+
+
 class Observation(NamedTuple):
     """One measured step."""
 
@@ -60,6 +68,15 @@ class StepTime(NamedTuple):
     gamma: float
     residual: float
     """Root of the mean squared log residual of the fit."""
+    points: int = 0
+    """Measurements behind it."""
+
+    def band(self) -> tuple[float, float]:
+        """(down, up): logarithms of the rate's 90 % band at a placement that was not measured."""
+        if self.points <= FEW_POINTS:
+            return FEW_BAND
+        size = math.hypot(self.residual, BAND_OFFSET)
+        return BAND[0] * size, BAND[1] * size
 
     def step_s(self, gpus: int, nodes: int, batch_per_gpu: float, accumulated: int = 0) -> float:
         """Seconds of one step.
@@ -110,8 +127,9 @@ def fit(observations: Sequence[Observation]) -> StepTime | None:
             best = (cost, theta)
     assert best is not None
     a_c, b_c, a_r, b_r, a_n, b_n, gamma = _parameters(best[1])
-    residual = _log_steps(data, best[1]) - data.log_step
-    return StepTime(a_c, b_c, a_r, b_r, a_n, b_n, gamma, float(np.sqrt(np.mean(residual**2))))
+    misses = _log_steps(data, best[1]) - data.log_step
+    residual = float(np.sqrt(np.mean(misses**2)))
+    return StepTime(a_c, b_c, a_r, b_r, a_n, b_n, gamma, residual, len(observations))
 
 
 class _Data(NamedTuple):
