@@ -15,7 +15,7 @@ from arylcloud.planner.cluster import ClusterProblem, F, isolated_shares
 from arylcloud.planner.manyplan import Baseline, Dollars, Held, PlannedJob, Totals, UsedPool, Worth
 from arylcloud.planner.policies.registry import Policy, policy
 from arylcloud.planner.pools import Menu
-from arylcloud.planner.timetable import Run, replay
+from arylcloud.planner.timetable import CRUMB, Run, replay
 from arylcloud.planner.together import HOUR_S, Columns, cluster_problem
 
 LEAST = 5e-4
@@ -137,7 +137,7 @@ def pool_rows(
                 gpus=pool.gpus,
                 used=used,
                 free=max(0.0, pool.gpus - used),
-                jobs=int((held[:, here].sum(axis=1) > 0).sum()),
+                jobs=int((held[:, here].sum(axis=1) > CRUMB * held.sum(axis=1)).sum()),
                 gpu_hours=hours,
                 usd=usd,
                 usd_per_gpu_hour=price,

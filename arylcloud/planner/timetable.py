@@ -28,6 +28,8 @@ from arylcloud.planner.cluster import ClusterProblem, F, I
 EDGES = 12
 LATE = 1e-9
 """Relative: a deadline that is missed by less is kept."""
+CRUMB = 1e-7
+"""Of a job's time: less is a solver's rounding, and waits for nothing."""
 SAME = 1e-6
 """Relative: ends that are closer than this are one."""
 
@@ -102,7 +104,7 @@ def earliest_deadline(seconds: F, gpus: F, workers: F, deadline_s: F) -> Run:
     left = seconds[order].copy()
     size = gpus[order]
     ends, now, first = np.zeros(n), 0.0, np.zeros((n, m))
-    tiny = 1e-9 * np.maximum(left.sum(axis=1), 1e-12)
+    tiny = CRUMB * np.maximum(left.sum(axis=1), 1e-12)
     started = False
     while True:
         left[left <= tiny[:, None]] = 0.0
