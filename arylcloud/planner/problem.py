@@ -96,13 +96,18 @@ def answer(problem: ClusterProblem, policy: str, allocation: Allocation, seconds
         "allocation": allocation.shares.tolist(),
         **({"allocation_rows": rows} if len(rows) > len(problem) else {}),
         "fallback": allocation.fallback,
-        "unmet": None if allocation.unmet is None else allocation.unmet.tolist(),
+        **{key: _plain(getattr(allocation, key)) for key in ("unmet", "unplaceable")},
         "worker_types": list(problem.worker_types),
-        "worker_value": None if allocation.worker_value is None else allocation.worker_value.tolist(),
+        "worker_value": _plain(allocation.worker_value),
+        "bought_s": _plain(allocation.seconds),
         "throughputs": job_rates(problem, allocation).tolist(),
         "violation": violation(problem, allocation),
         "seconds": seconds,
     }
+
+
+def _plain(value: F | I | None) -> Any:
+    return None if value is None else value.tolist()
 
 
 def _number(value: float | None) -> float | None:

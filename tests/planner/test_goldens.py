@@ -16,6 +16,7 @@ from support.goldens import FORMULAS
 
 from arylcloud.planner.cluster import Allocation, ClusterProblem, job_rates, violation
 from arylcloud.planner.policies.registry import policy
+from arylcloud.planner.policies.strategy_proof import Discounts
 
 pytestmark = pytest.mark.skipif(goldens.FOLDER is None, reason=goldens.ABSENT)
 
@@ -114,10 +115,26 @@ def test_water_filling_is_the_largest_vector(cases: dict[str, list[Case]]) -> No
 
 @pytest.mark.parametrize("name", TREES)
 def test_hierarchical_water_filling_has_gavels_rates(cases: dict[str, list[Case]], name: str) -> None:
-    """No independent optimum is known, but the levels are unique: Gavel's own, to the accuracy of its MILP."""
+    """No independent optimum is known, but the levels are unique: they are Gavel's own."""
     for where, golden, problem in cases[name]:
         assert problem.entity is not None
         rates = job_rates(problem, solve(FILLING, problem))
         levels = rates / (problem.throughput @ problem.workers / problem.workers.sum())
         wanted = golden["normalized_effective_throughputs"]
         np.testing.assert_allclose(levels, wanted, rtol=WITHIN, atol=WITHIN, err_msg=where)
+
+
+def test_strategy_proof_has_gavels_product_and_discounts(cases: dict[str, list[Case]]) -> None:
+    """The product's optimum is unique in the rates: Gavel's own, to the accuracy of ECOS on logarithms."""
+    for where, golden, problem in cases[PROOF]:
+        found = solve(PROOF, problem)
+        assert isinstance(found.memory, Discounts)
+        kept = found.memory.kept
+        assert (kept > 0).all()
+        assert (kept <= 1).all()
+        np.testing.assert_allclose(kept, golden["discount_factors"], rtol=2e-5, err_msg=where)
+        before = job_rates(problem, found) / kept
+        mix = problem.throughput @ problem.workers / problem.workers.sum()
+        mean = float(np.exp(np.log(problem.gpus / (problem.weight * mix) * before).mean()))
+        assert mean == pytest.approx(golden["gavel_objective"], rel=WITHIN), where
+        assert found.objective == pytest.approx(mean, rel=WITHIN), where

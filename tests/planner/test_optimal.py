@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.clusters import NAMES, NOT_YET, for_policy
+from support.clusters import NAMES, for_policy
 from support.goldens import FORMULAS, on_v100, sorted_rates
 from support.lps import Columns, at_least, columns, common, filled, largest
 
@@ -86,8 +86,11 @@ def test_finish_time_fairness(name: str, seed: int) -> None:
 @given(seed=SEEDS)
 def test_sums_and_deadlines(name: str, seed: int) -> None:
     problem, lp, found, value = posed(name, seed)
-    per = np.ones_like(problem.usd_per_hour) if name == SUMS[0] else problem.usd_per_hour
-    gain = lp.rate.sum(axis=0) / np.tile(per, lp.rate.shape[1] // len(per))
+    gain = lp.rate.sum(axis=0)
+    if name != SUMS[0]:
+        n, m = problem.throughput.shape
+        gain = gain / np.tile(problem.usd_per_hour, lp.rate.shape[1] // m)
+        gain[: n * m] = (problem.throughput / problem.prices).ravel()
     need = np.zeros(len(problem))
     if problem.deadline_s is not None:
         need = problem.steps_left / problem.deadline_s
@@ -98,7 +101,55 @@ def test_sums_and_deadlines(name: str, seed: int) -> None:
     assert value == pytest.approx(best, rel=WITHIN)
 
 
-FILLINGS = [name for name in POLICIES if "water_filling" in name and name not in NOT_YET]
+@settings(max_examples=60)
+@given(seed=SEEDS)
+def test_fewest_dollars(seed: int) -> None:
+    """Hours bought are counted: all steps, by the deadline, at that price; no other purchase is cheaper."""
+    problem = for_policy(POLICIES["min_cost"], seed)
+    found = POLICIES["min_cost"].solve()(problem, np.random.default_rng(0))
+    usd_per_s = problem.gpus[:, None] * problem.prices / 3600
+    assert found.seconds is not None
+    assert found.objective == pytest.approx((usd_per_s * found.seconds).sum(), rel=WITHIN)
+    fits = (problem.workers >= problem.gpus[:, None]) & (problem.throughput > 0)
+    runs = fits.any(axis=1)
+    done = (problem.throughput * found.seconds).sum(axis=1)
+    assert (done >= problem.steps_left * runs * (1 - WITHIN)).all()
+    assert problem.deadline_s is not None
+    due = np.isfinite(problem.deadline_s)
+    per_step = np.where(fits, usd_per_s / np.where(fits, problem.throughput, 1), np.inf).min(axis=1)
+    alone = np.where(runs, per_step * problem.steps_left, 0.0)
+    best = _cheapest(problem, due, np.where(fits, problem.throughput, 0.0), usd_per_s)
+    assert found.fallback is (best is None)
+    if best is None:
+        assert found.objective == pytest.approx(alone.sum(), rel=WITHIN)
+    else:
+        assert found.objective == pytest.approx(best + alone[~due].sum(), rel=WITHIN)
+        assert (found.seconds.sum(axis=1)[due] <= problem.deadline_s[due] * (1 + WITHIN)).all()
+
+
+def _cheapest(
+    problem: ClusterProblem, due: np.ndarray, rate: np.ndarray, usd_per_s: np.ndarray
+) -> float | None:
+    """Dollars of the jobs that have a deadline; x = the fraction of its time that a job is on a type."""
+    if not due.any():
+        return 0.0
+    assert problem.deadline_s is not None
+    end, m = problem.deadline_s[due], len(problem.workers)
+    n = len(end)
+    block = np.kron(np.eye(n), np.ones(m))
+    lp = Columns(
+        rate=block * (rate[due] * end[:, None]).ravel(),
+        time=block,
+        used=np.tile(np.eye(m), n) * np.repeat(problem.gpus[due] * end, m),
+        workers=problem.workers * end.max(),
+    )
+    spent = largest(
+        lp, -(usd_per_s[due] * end[:, None]).ravel(), rows=at_least(lp, problem.steps_left[due], np.zeros(n))
+    )
+    return None if spent is None else -spent
+
+
+FILLINGS = [name for name in POLICIES if "water_filling" in name]
 
 
 @pytest.mark.parametrize("name", FILLINGS)

@@ -9,10 +9,17 @@ from typing import Any
 import numpy as np
 
 from arylcloud.planner.cluster import Allocation, ClusterProblem, I, Sharing, isolated_rates
-from arylcloud.planner.policies.registry import POLICIES, Policy
+from arylcloud.planner.policies.registry import Policy
 
 NAMES = ("v100", "k80", "p100", "a100")
-NOT_YET = frozenset(name for name in POLICIES if "strategy_proof" in name)
+OWN_PRICES = frozenset(
+    {
+        "min_cost",
+        "max_sum_throughput_normalized_by_cost_perf",
+        "max_sum_throughput_normalized_by_cost_perf_SLOs",
+    }
+)
+"""Policies that read :attr:`ClusterProblem.own_usd_per_hour`."""
 
 
 def cluster_problem(
@@ -23,10 +30,12 @@ def cluster_problem(
     deadlines: bool = False,
     equal_weights: bool = False,
     everywhere: bool = False,
+    own_prices: bool = False,
 ) -> ClusterProblem:
     """1–7 jobs on 1–4 types of 0–4 workers (a few of one type at least).
 
-    ``sharing``: three classes of jobs that may share GPUs; ``everywhere``: every job runs on every type.
+    ``sharing``: three classes of jobs that may share GPUs; ``everywhere``: every job runs on every type;
+    ``own_prices``: at half the seeds each job pays prices of its own.
     """
     rng = np.random.default_rng(seed)
     n, m = int(rng.integers(1, 8)), int(rng.integers(1, 5))
@@ -38,7 +47,7 @@ def cluster_problem(
     if not everywhere:
         base[rng.random((rows, m)) < 0.1] = 0.0
         at = int(workers.argmax())
-        base[:, at] = np.maximum(base[:, at], 0.1)
+        base[:, at] = np.where(base[:, at] > 0, base[:, at], 0.5 * base.max(axis=1) + 0.1)
     gpus = np.ones(rows) if one_gpu else rng.choice([1.0, 1.0, 2.0], rows)
     throughput, gpus = base[kinds], gpus[kinds]
     steps = rng.uniform(1e3, 1e5, n) * throughput.max(axis=1)
@@ -53,6 +62,8 @@ def cluster_problem(
         age_s=rng.uniform(0, 1e4, n),
         sharing=_sharing(rng, kinds, throughput, gpus) if sharing else None,
     )
+    if own_prices and rng.random() < 0.5:
+        problem = replace(problem, own_usd_per_hour=problem.usd_per_hour * rng.uniform(0.3, 3, (n, m)))
     if deadlines:
         share = isolated_rates(problem)
         slack = np.where(rng.random(n) < 0.3, np.inf, rng.uniform(0.5, 4, n))
@@ -64,6 +75,7 @@ def cluster_problem(
 def for_policy(policy: Policy, seed: int, **more: Any) -> ClusterProblem:
     """A problem of the kind that the policy is for."""
     wanted = {"one_gpu": policy.one_gpu, "sharing": policy.packs, "deadlines": policy.deadlines}
+    wanted["own_prices"] = policy.name in OWN_PRICES
     return cluster_problem(seed, **{**wanted, **more})
 
 
@@ -79,6 +91,8 @@ def frozen(problem: ClusterProblem) -> ClusterProblem:
 def reordered(problem: ClusterProblem, jobs: I, types: I) -> ClusterProblem:
     """The same problem with its jobs and types in that order."""
     changed: dict[str, Any] = {"job_id": problem.ids[jobs]}
+    if problem.own_usd_per_hour is not None:
+        changed["own_usd_per_hour"] = problem.own_usd_per_hour[np.ix_(jobs, types)]
     for name in ("gpus", "weight", "steps_left", "age_s", "deadline_s", "isolated_s", "entity"):
         value = getattr(problem, name)
         changed[name] = None if value is None else value[jobs]

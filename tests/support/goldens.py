@@ -62,7 +62,7 @@ def throughput(problem: ClusterProblem, found: Allocation) -> float:
 
 
 def per_dollar(problem: ClusterProblem, found: Allocation) -> float:
-    total = (problem.throughput / problem.usd_per_hour * found.shares).sum()
+    total = (problem.throughput / problem.prices * found.shares).sum()
     if found.pair_shares is not None:
         assert problem.sharing is not None
         c = problem.sharing.job_class[found.pairs]

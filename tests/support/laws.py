@@ -106,7 +106,8 @@ def price_scales(policy: Policy, solve: Solve, seed: int) -> None:
     problem = for_policy(policy, seed)
     c = float(np.random.default_rng(seed + 1).choice([0.25, 3.0]))
     a = ask(solve, problem)
-    b = ask(solve, frozen(replace(problem, usd_per_hour=problem.usd_per_hour * c)))
+    own = None if problem.own_usd_per_hour is None else problem.own_usd_per_hour * c
+    b = ask(solve, frozen(replace(problem, usd_per_hour=problem.usd_per_hour * c, own_usd_per_hour=own)))
     power = next((p for start, p in PRICE_POWER.items() if policy.name.startswith(start)), 0)
     if power:
         assert a.fallback == b.fallback
@@ -160,6 +161,17 @@ def sharing_incentive(policy: Policy, solve: Solve, seed: int) -> None:
     assert (job_rates(problem, found) >= isolated_rates(problem) * (1 - SAME)).all()
 
 
+def truthful(policy: Policy, solve: Solve, seed: int) -> None:
+    problem = for_policy(policy, seed)
+    rng = np.random.default_rng(seed + 1)
+    i = int(rng.integers(len(problem)))
+    said = problem.throughput.copy()
+    said[i] *= rng.uniform(0.2, 5, said.shape[1])
+    honest = job_rates(problem, ask(solve, problem))[i]
+    lying = job_rates(problem, ask(solve, frozen(replace(problem, throughput=said))))[i]
+    assert lying <= honest * (1 + SAME)
+
+
 def work_conserving(policy: Policy, solve: Solve, seed: int) -> None:
     """No job with time to spare runs on a type with workers to spare (whole ones: as many as it needs)."""
     problem = for_policy(policy, seed)
@@ -193,6 +205,7 @@ CHECKS: dict[Law, Check] = {
     Law.TIGHTER_NEVER_HELPS: tighter_never_helps,
     Law.EQUAL_SHARES: equal_shares,
     Law.SHARING_INCENTIVE: sharing_incentive,
+    Law.TRUTHFUL: truthful,
     Law.WORK_CONSERVING: work_conserving,
     Law.STEADY: steady,
 }

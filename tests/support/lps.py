@@ -56,6 +56,8 @@ def largest(
     unit = float(max(abs(gain).max(initial=0.0), abs(t))) or 1.0
     lp = highspy.Highs()
     lp.silent()
+    lp.setOptionValue("primal_feasibility_tolerance", 1e-10)
+    lp.setOptionValue("dual_feasibility_tolerance", 1e-10)
     lp.setOptionValue("threads", 1)  # once per process: HiGHS refuses to run with another number later
     for value in (*gain, t):
         lp.addCol(-float(value) / unit, 0.0, highspy.kHighsInf, 0, [], [])
@@ -97,14 +99,18 @@ def filled(of: Columns, slope: F) -> F:
     level = np.zeros(n)
     active = np.ones(n, dtype=bool)
     while active.any():
-        rows = at_least(of, np.where(active, 0.0, level * slope), np.where(active, slope, 0.0))
+        held = level * slope * (1 - 1e-10)
+        rows = at_least(of, np.where(active, 0.0, held), np.where(active, slope, 0.0))
         t = largest(of, none, t=1.0, rows=rows)
         assert t is not None
         level[active] = t
-        needs = level * slope * (1 - 1e-9)
+        needs = level * slope * (1 - 1e-10)
+        more = np.full(n, np.inf)
         for i in np.flatnonzero(active):
             best = largest(of, of.rate[i], rows=at_least(of, needs, np.zeros(n)))
             assert best is not None
-            if best <= level[i] * slope[i] * (1 + 1e-6):
-                active[i] = False
+            more[i] = best / (level[i] * slope[i]) - 1
+        active &= more > max(
+            1e-6, more.min()
+        )  # somebody is held back; the least of gains is a rounding error
     return np.sort(level)

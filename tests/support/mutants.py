@@ -56,7 +56,7 @@ def even_numbers_of_workers(problem: ClusterProblem, rng: Rng) -> Allocation:
 
 
 def a_fee_on_every_price(problem: ClusterProblem, rng: Rng) -> Allocation:
-    dearer = replace(problem, usd_per_hour=problem.usd_per_hour + 1)
+    dearer = replace(problem, own_usd_per_hour=problem.prices + 1)
     return of("max_sum_throughput_normalized_by_cost_perf", dearer, rng)
 
 
@@ -88,6 +88,10 @@ def the_sum_above_all(problem: ClusterProblem, rng: Rng) -> Allocation:
     return of("max_sum_throughput_perf", problem, rng)
 
 
+def fairness_as_one_says(problem: ClusterProblem, rng: Rng) -> Allocation:
+    return of("max_min_fairness_perf", problem, rng)
+
+
 def the_last_waits(problem: ClusterProblem, rng: Rng) -> Allocation:
     shares = of("sjf", problem, rng).shares.copy()
     shares[-1] = 0
@@ -117,6 +121,7 @@ MUTANTS: dict[Law, list[tuple[str, Solve]]] = {
     Law.TIGHTER_NEVER_HELPS: [("max_sum_throughput_normalized_by_cost_perf_SLOs", forget_who_is_in_a_hurry)],
     Law.EQUAL_SHARES: [("max_min_fairness_perf", less_for_the_last), ("isolated", what_fits_first)],
     Law.SHARING_INCENTIVE: [("isolated", nine_tenths), ("max_min_fairness_perf", the_sum_above_all)],
+    Law.TRUTHFUL: [("max_min_fairness_strategy_proof_perf", fairness_as_one_says)],
     Law.WORK_CONSERVING: [
         ("sjf", the_last_waits),
         ("max_sum_throughput_perf", an_equal_part_and_no_more),

@@ -19,6 +19,7 @@ class Law(StrEnum):
     TIGHTER_NEVER_HELPS = "a tighter deadline or budget never makes the optimum better"
     EQUAL_SHARES = "equal jobs get equal rates"
     SHARING_INCENTIVE = "of jobs of one GPU and equal weight, none is worse off than with an equal part"
+    TRUTHFUL = "a job that says that it is faster or slower on some types than it is gets no more by it"
     WORK_CONSERVING = "no job waits while workers that it could use are free"
     CAPACITY = "no type is used beyond its workers, no job beyond its time"
     STEADY = "asked again with what it remembers, the same problem has the same answer or objective"

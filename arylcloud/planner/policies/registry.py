@@ -180,7 +180,7 @@ _ALL = (
         where="strategy_proof:perf",
         reference="Gavel (OSDI 2020) §4.4",
         sense="max",
-        laws=FRACTIONS,
+        laws=FRACTIONS | {Law.TRUTHFUL},
     ),
     Policy(
         name="finish_time_fairness",
@@ -334,7 +334,7 @@ _ALL = (
         where="afs_l:afs_l",
         reference="AFS-L (NSDI 2021)",
         kind="choices",
-        laws=GREEDY,
+        laws=(GREEDY - {Law.PERMUTATION}) | {Law.TYPE_ORDER},
     ),
     Policy(
         name="optimus",
