@@ -203,4 +203,4 @@ def _root(path: Path, price: F, worth: float, low: float, high: float) -> float:
             high, top = half, value
         else:
             low, bottom = half, value
-    return low
+    return high if top < -bottom else low
