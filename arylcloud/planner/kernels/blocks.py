@@ -51,6 +51,7 @@ class Block:
         self.rate = np.zeros((m + 1, b))
         self.rate[:m] = p.rate[:, jobs]
         self.gpus, self.need = p.gpus[jobs], p.need[jobs]
+        self.single = bool((self.gpus == 1.0).all())
         self.gain = None if p.gain is None else p.gain[:, jobs]
         self.slope = None if p.slope is None else p.slope[jobs]
         self.fade = None if p.fade is None else p.fade[jobs]
@@ -96,7 +97,10 @@ class Block:
         np.multiply(d, away, out=h)
         h *= away
         self.kappa = 1.0 / (h.sum(axis=0) + self.r / self.beta)
-        np.multiply(d[:m], self.gpus, out=self.sd)
+        if self.single:
+            self.sd = d[:m]
+        else:
+            np.multiply(d[:m], self.gpus, out=self.sd)
         np.multiply(self.sd, away[:m], out=self.y)
         self.flat = -1.0 / self.total
         np.multiply(self.y, self.kappa, out=self.wide[0])
@@ -127,7 +131,7 @@ class Block:
         np.multiply(self.rate, -self.dbeta, out=dz)
         dz += alpha
         for j in range(self.m):
-            dz[j] += lam[j] * self.gpus
+            dz[j] += lam[j] if self.single else lam[j] * self.gpus
 
     def predict(self, lam: F, t: float, into: Ahead) -> None:
         """How far the predictor could go, and the second-order rest for the corrector."""

@@ -25,7 +25,7 @@ FEW = 500
 MANY = 5000
 PART = 8
 SAMPLE_GAP = 1e-6
-STEADY = 0.01
+STEADY = 0.005
 """By how much prices are taken to have moved since the last answer."""
 
 
@@ -60,23 +60,28 @@ def solve(lp: JobLP, *, warm: Warm | None = None, gap: float = GAP) -> Solution:
 
 
 def _from_sample(lp: JobLP, gap: float) -> Solution | None:
-    chosen, part = sample(len(lp.gpus))
+    n = len(lp.gpus)
+    chosen, part = sample(n)
+    few = taken(lp, chosen, part)
     try:
-        found = solve(taken(lp, chosen, part), gap=max(gap, SAMPLE_GAP))
+        if lp.slope is not None:
+            tried, _ = sample(n, MANY // 4)
+            hint = interior.solve(taken(lp, tried, len(tried) / n), gap=SAMPLE_GAP)
+            if hint.t >= prices.alone(lp).min():
+                # one job of the whole keeps t lower than all the others would
+                return prices.at_bottleneck(lp, hint.type_value, hint.t, chosen, gap=gap)
+        found = solve(few, gap=max(gap, SAMPLE_GAP))
     except ArylError:
         return None
     # a program in t has its prices per unit of t: of fewer workers, more
     value = found.type_value if lp.slope is None else found.type_value * part
-    if lp.slope is not None:
-        ended = prices.at_bottleneck(lp, value, found.t, gap=gap)
-        if ended is not None:
-            return ended
     return prices.solve(lp, value, found.t, gap=gap, width=unsure(chosen))
 
 
-def sample(n: int) -> tuple[NDArray[np.int64], float]:
-    """(jobs, their part of n), the same at every call."""
-    chosen = np.sort(np.random.default_rng(0).choice(n, n // PART, replace=False))
+def sample(n: int, most: int | None = None) -> tuple[NDArray[np.int64], float]:
+    """(an eighth of the jobs or ``most`` of them, their part of n), the same at every call."""
+    count = n // PART if most is None else most
+    chosen = np.sort(np.random.default_rng(0).choice(n, count, replace=False))
     return chosen, len(chosen) / n
 
 

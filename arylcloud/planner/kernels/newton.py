@@ -164,7 +164,7 @@ class Search:
         if p.fade is not None and dt > 0:
             # f has a pole: half of the way there at most
             primal = max(primal, 2.0 * dt / (1.0 / max(float(p.fade.max()), 1e-300) - self.t))
-        keep = min(max(0.9, 1.0 - 10.0 * aim / mu), 0.9999)
+        keep = min(max(0.99, 1.0 - aim / mu), 0.9999)
         primal, dual = min(1.0, keep / primal), min(1.0, keep / dual)
         for block in self.blocks:
             block.go(primal, dual)

@@ -32,6 +32,10 @@ MOST_OPEN = 0.5
 FAR = 0.005
 """Of the jobs, settled, that answer otherwise at the prices that were found: if more, all is settled anew."""
 
+FITTING_STEPS = 25
+FITTING = 0.97
+"""Of a sample's part of every type: what it may use for the whole to fit, most likely."""
+
 Mask = NDArray[np.bool_]
 
 
@@ -88,9 +92,18 @@ def solve(lp: JobLP, type_value: F, t: float, *, gap: float, width: float) -> So
     return None
 
 
-def at_bottleneck(lp: JobLP, type_value: F, t: float, *, gap: float) -> Solution | None:
+def alone(lp: JobLP) -> F:
+    """(n,) the t that each job would let the others have, on its fastest type all the time."""
+    view = scaled(lp)
+    return view.each_reached(view.rate.max(axis=0) - view.need)
+
+
+def at_bottleneck(
+    lp: JobLP, type_value: F, t: float, few: NDArray[np.int64], *, gap: float
+) -> Solution | None:
     """The answer where one job alone keeps t down, on its fastest type all the time; ``type_value`` and
     ``t``, at least the optimum, only steer the other jobs. None where that is not so, or not seen.
+    ``few``: jobs by which prices are found at which all fit.
 
     The others get what t asks for and then of their idle time as much as the workers' leaves room for.
     """
@@ -103,7 +116,7 @@ def at_bottleneck(lp: JobLP, type_value: F, t: float, *, gap: float) -> Solution
     lam = np.maximum(type_value[view.kept], 0.0)
     if aim > t or not (lam > 0).any():
         return None
-    x = _kept_pace(view, lam, aim)
+    x = _kept_pace(view, _fitting(view, lam, aim, few), aim)
     if x is None or (x @ view.gpus > view.capacity).any():
         return None
     idle = np.maximum(1.0 - x.sum(axis=0), 0.0) / len(x)
@@ -127,6 +140,23 @@ def _kept_pace(view: Scaled, lam: F, t: float) -> F | None:
     if not np.isfinite(mix.cost).all():
         return None
     return mix.shares(len(view.capacity))
+
+
+def _fitting(view: Scaled, lam: F, t: float, few: NDArray[np.int64]) -> F:
+    """Prices near ``lam`` at which ``few`` jobs, at t, use of every type less than their part of it: too much
+    used and the price goes up, too little and it goes down, by ever smaller steps."""
+    rate, gpus = view.rate[:, few], view.gpus[few]
+    level = np.maximum(view.need + view.asked(t)[0], 0.0)[few]
+    room = view.capacity * (len(few) / len(view.gpus))
+    best, least = lam, np.inf
+    for step in range(FITTING_STEPS):
+        load = (cheapest(rate, gpus * lam[:, None], level).shares(len(room)) @ gpus) / room
+        if load.max() < least:
+            best, least = lam, load.max()
+        if least < FITTING:
+            break
+        lam = lam * np.clip(load, 0.5, 2.0) ** (0.5 / (1.0 + 0.2 * step))
+    return best
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -112,10 +112,11 @@ def test_many_jobs_behind_one_bottleneck() -> None:
     whole = interior.solve(heavy)
     assert whole.type_value.sum() < 1e-6 * whole.objective
     guess = interior.solve(lp)
-    found = prices.at_bottleneck(heavy, guess.type_value, guess.t, gap=1e-7)
+    found = prices.at_bottleneck(heavy, guess.type_value, guess.t, np.arange(900), gap=1e-7)
     assert found is not None
     close(heavy, found, whole)
-    assert prices.at_bottleneck(lp, guess.type_value, guess.t, gap=1e-7) is None
+    assert prices.at_bottleneck(lp, guess.type_value, guess.t, np.arange(900), gap=1e-7) is None
+    close(heavy, jobs.solve(heavy), whole)
 
 
 def test_memory_of_another_cluster_is_no_guess() -> None:
