@@ -169,7 +169,7 @@ def solve(
             if not len(at):
                 bound = min(lp.bound, most) if lp.kinds.worth is None else lp.bound
                 return _answer(lp, t, bound, order, first, single, paired, rounds)
-        priced = False
+        priced = fade is not None  # without all pairs t may fall short, and there it must not
         if bent:
             need, slope = demand.tangent(t)
         begin = np.union1d(first, at)
