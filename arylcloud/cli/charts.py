@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a braille cell, by row (4) and column (2)."""
@@ -52,6 +55,74 @@ def scatter(
     return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """A value that holds until the next one: ``values[i]`` from ``at_s[i]`` on (ascending)."""
+
+    at_s: Sequence[float]
+    values: Sequence[float]
+    mark: str | None = None
+    """A letter at the right end of the line."""
+
+
+def timeline(
+    lines: Sequence[Steps],
+    *,
+    from_s: float,
+    to_s: float,
+    y_label: str,
+    width: int = 64,
+    height: int = 12,
+    unicode: bool = True,
+) -> str:
+    """Text of ``height`` + 3 lines: each line's value from ``from_s`` to ``to_s`` (Unix seconds), which are
+    shown as dates in UTC. Without a value in that time the text is empty."""
+    points: list[Point] = []
+    fine = max(width - 10, 16) * 2
+    for line in lines:
+        last: Point | None = None
+        for column in range(fine):
+            at_s = from_s + (column + 0.5) / fine * (to_s - from_s)
+            i = bisect_right(line.at_s, at_s) - 1
+            if i >= 0:
+                last = Point(x=column + 1.0, y=line.values[i])
+                points.append(last)
+        if last is not None and line.mark is not None:
+            points.append(Point(x=last.x, y=last.y, mark=line.mark))
+    points = [p for p in points if 0 < p.y < math.inf]
+    if not points:
+        return ""
+    y_axis = _Axis([p.y for p in points])
+    ticks = [y_axis.value(1 - row / (height - 1)) for row in range(height)]
+    labels = {0: _short(ticks[0]), height // 2: _short(ticks[height // 2]), height - 1: _short(ticks[-1])}
+    margin = max(len(text) for text in labels.values())
+    cells = _cells(points, _Whole(fine), y_axis, fine // 2, height, unicode)
+    bar, corner, dash = ("│", "└", "─") if unicode else ("|", "+", "-")
+    text = [f"{y_label}{' (log)' if y_axis.log else ''}"]
+    text += [f"{labels.get(row, ''):>{margin}} {bar}{''.join(cells[row]).rstrip()}" for row in range(height)]
+    text.append(f"{'':>{margin}} {corner}{dash * (fine // 2)}")
+    form = "%d %b" if to_s - from_s > 3 * 86400 else "%d %b %H:%M"
+    left, middle, right = (
+        datetime.fromtimestamp(at_s, UTC).strftime(form) for at_s in (from_s, (from_s + to_s) / 2, to_s)
+    )
+    text.append(f"{'':>{margin}}  {left}{middle.center(fine // 2 - len(left) - len(right))}{right}")
+    return "\n".join(text)
+
+
+class _Whole:
+    """Columns 1 to ``n``, each where it is."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+
+    def at(self, value: float) -> float:
+        return (value - 0.5) / self._n
+
+
+class _Scale(Protocol):
+    def at(self, value: float) -> float: ...
+
+
 class _Axis:
     """Values to [0, 1] and back, with a little room at both ends."""
 
@@ -71,7 +142,7 @@ class _Axis:
 
 
 def _cells(
-    points: Sequence[Point], x_axis: _Axis, y_axis: _Axis, columns: int, height: int, unicode: bool
+    points: Sequence[Point], x_axis: _Scale, y_axis: _Scale, columns: int, height: int, unicode: bool
 ) -> list[list[str]]:
     bits = [[0] * columns for _ in range(height)]
     marks: dict[tuple[int, int], str] = {}

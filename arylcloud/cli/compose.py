@@ -32,16 +32,20 @@ def names_local(spec: JobSpec) -> bool:
 
 
 def offer_table(spec: JobSpec, folders: Folders) -> OfferTable:
-    """Bundled catalogue with the user's rows over it; the local cloud's offers where the job names it.
-    Of a job for the local cloud alone nothing else is read."""
+    """The catalogue, as refreshed last, with the user's rows over it; the local cloud's offers where the
+    job names it. Of a job for the local cloud alone nothing else is read."""
     from arylcloud.pricing.catalogue import load
     from arylcloud.pricing.table import concat, from_offers
 
     user = folders.user_catalogue if folders.user_catalogue.is_file() else None
     if not names_local(spec):
-        return load(user)
+        return load(user, refreshed=folders.live_prices)
     local = from_offers(_local(folders).offers())
-    return local if spec.resources.clouds == (LOCAL,) else concat(load(user), local)
+    return (
+        local
+        if spec.resources.clouds == (LOCAL,)
+        else concat(load(user, refreshed=folders.live_prices), local)
+    )
 
 
 def assumptions(spec: JobSpec, folders: Folders) -> Assumptions:

@@ -53,12 +53,26 @@ def prices(
     catalogue: Annotated[
         Path | None, typer.Option(help="Your own offers (CSV) laid over the bundled ones.")
     ] = None,
+    refresh: Annotated[
+        bool,
+        typer.Option(
+            "--refresh", help="First ask the clouds (those of --infra, --cloud, --region; else all)."
+        ),
+    ] = False,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OFFER",
+            help="How its price was: aws/us-east-1:p4d.24xlarge, .../use1-az4:p4d.24xlarge:spot.",
+        ),
+    ] = None,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on stdout, readable by --catalogue.")] = False,
 ) -> None:
     """What every GPU offer costs, where, and how old the price is.
 
     Prices are per machine, in US dollars, as the catalogue knows them: each says its age and its source.
+    `--refresh` asks the clouds first; plans then use what they said.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -70,6 +84,16 @@ def prices(
         raise UsageError("--json and --csv exclude each other")
     if sort not in ORDERS:
         raise UsageError(f"--sort {sort!r} is none of {', '.join(ORDERS)}")
+    asked: dict[str, Any] = {}
+    if refresh:
+        from arylcloud.cli.refresh import refresh_prices
+
+        asked = {"refresh": refresh_prices(_split(infra), _split(cloud), _split(region), quiet=as_json)}
+    if history is not None:
+        from arylcloud.cli.history import show_history
+
+        show_history(history, as_json=as_json, more=asked)
+        return
     table = load_catalogue(catalogue)
     query = Query(
         gpus=_split(gpu),
@@ -87,7 +111,7 @@ def prices(
     if as_json:
         newest = table.as_of_range[1]
         stamp = {"digest": table.digest, "as_of": newest, "offers": len(table)}
-        emit_json({"catalogue": stamp, "matched": len(rows), "offers": offers})
+        emit_json({"catalogue": stamp, "matched": len(rows), "offers": offers, **asked})
     elif as_csv:
         from arylcloud.pricing.usercsv import write_csv
 
@@ -109,6 +133,7 @@ def doctor(
     import numpy as np
 
     from arylcloud.cli.output import emit_json, error_document
+    from arylcloud.cli.settings import folders
     from arylcloud.core.clock import SystemClock
     from arylcloud.core.errors import IntegrityError
     from arylcloud.pricing.catalogue import load, user_rows
@@ -117,7 +142,7 @@ def doctor(
     from arylcloud.pricing.table import concat
 
     own_csv = csv if csv is not None else user_catalogue()
-    table = load()
+    table = load(refreshed=folders().live_prices)
     focus = None
     if own_csv is not None:  # read leniently: the doctor speaks of what a plan would refuse
         own = user_rows(own_csv, table, strict=False)
@@ -148,10 +173,13 @@ def doctor(
 
 
 def load_catalogue(user_csv: Path | None) -> OfferTable:
-    """The catalogue in force for this user: ``--catalogue``, else ``offers.csv`` of the config folder."""
+    """The catalogue in force for this user, as refreshed last; over it ``--catalogue``, else ``offers.csv``
+    of the config folder."""
+    from arylcloud.cli.settings import folders
     from arylcloud.pricing.catalogue import load
 
-    return load(user_csv if user_csv is not None else user_catalogue())
+    own = user_csv if user_csv is not None else user_catalogue()
+    return load(own, refreshed=folders().live_prices)
 
 
 def user_catalogue() -> Path | None:

@@ -36,6 +36,11 @@ class Folders:
         return self.config / "offers.csv"
 
     @property
+    def live_prices(self) -> Path:
+        """What ``prices --refresh`` brought home: a whole catalogue, and prices as they were."""
+        return self.cache / "prices"
+
+    @property
     def user_profiles(self) -> Path:
         return self.config / "profiles"
 

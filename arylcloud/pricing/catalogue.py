@@ -14,7 +14,8 @@ from arylcloud.core.offer import Offer
 from arylcloud.pricing.binary import load_file, save_file
 from arylcloud.pricing.table import OfferTable, from_offers, overlay
 
-__all__ = ["CATALOGUE_VARIABLE", "data_file", "load", "load_bundled", "load_file", "save_file", "user_rows"]
+__all__ = ["CATALOGUE_VARIABLE", "base_file", "data_file", "load", "load_bundled", "load_file"]
+__all__ += ["refreshed_file", "save_file", "user_rows"]
 
 CATALOGUE_VARIABLE: Final = "ARYLCLOUD_CATALOGUE"
 """Path of a catalogue file (``pricing/binary``) to use in place of the bundled one."""
@@ -31,21 +32,39 @@ def load_bundled() -> OfferTable:
     return load_file(data_file("offers.bin"))
 
 
+def base_file(environ: Mapping[str, str] | None = None) -> Path:
+    """The catalogue that all else is laid over: bundled, or ``$ARYLCLOUD_CATALOGUE``."""
+    chosen = (os.environ if environ is None else environ).get(CATALOGUE_VARIABLE)
+    return Path(chosen).expanduser() if chosen else data_file("offers.bin")
+
+
+def refreshed_file(folder: Path, base: Path, *, must_exist: bool = True) -> Path | None:
+    """Where ``prices --refresh`` keeps the catalogue that it made of ``base``; None where there is none."""
+    try:
+        with base.open("rb") as file:
+            digest = file.read(40)[8:24]
+    except OSError:
+        return None
+    path = folder / f"offers-{digest.hex()}.bin"
+    return path if path.is_file() or not must_exist else None
+
+
 def load(
     user_csv: Path | None = None,
     live: Sequence[Offer] | OfferTable = (),
     *,
+    refreshed: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> OfferTable:
-    """The catalogue in force: bundled (or ``$ARYLCLOUD_CATALOGUE``), ``live`` rows laid over it, then
-    the user's. A row laid over replaces the row of the same key (place, type, market); that a zoned
-    row hides its region's is for the planner to apply: here both stand.
+    """The catalogue in force: bundled (or ``$ARYLCLOUD_CATALOGUE``), as refreshed in the folder
+    ``refreshed``, ``live`` rows laid over it, then the user's. A row laid over replaces the row of the same
+    key (place, type, market); that a zoned row hides its region's is for the planner: here both stand.
 
     UsageError where a named file cannot be read or a row of the CSV does not hold (line and column are
     named); IntegrityError where a catalogue file is damaged.
     """
-    chosen = (os.environ if environ is None else environ).get(CATALOGUE_VARIABLE)
-    table = load_file(Path(chosen).expanduser()) if chosen else load_bundled()
+    base = base_file(environ)
+    table = load_file((refreshed_file(refreshed, base) if refreshed is not None else None) or base)
     table = overlay(table, live if isinstance(live, OfferTable) else from_offers(live))
     return table if user_csv is None else overlay(table, user_rows(user_csv, table))
 

@@ -1,0 +1,164 @@
+"""Calls to AWS that only read, through botocore: one client per service, every page, patience, our errors.
+
+Making EC2 clients is what botocore costs (0.3 CPU s for the first one, 0.06 for each one more). There is one
+here, and each call is sent to, and signed for, the region that it is meant for. The parser would spend 0.2 ms
+on each timestamp: they stay text.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from arylcloud.core.errors import (
+    AccessError,
+    ArylError,
+    MissingExtraError,
+    OtherCloudError,
+    ThrottledError,
+    UsageError,
+)
+from arylcloud.core.live import Meter
+from arylcloud.providers.patience import Passing, Patience, retry_after_s
+
+HOME: Final = "us-east-1"
+"""Where the price list is served, and the regions are asked for."""
+_THROTTLES: Final = frozenset(
+    {"RequestLimitExceeded", "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled"}
+    | {"RequestThrottledException", "TooManyRequestsException", "SlowDown", "EC2ThrottledException"}
+)
+_ACCESS: Final = frozenset(
+    {"AuthFailure", "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "ExpiredToken"}
+    | {"ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException", "OptInRequired"}
+    | {"InvalidSignatureException", "SignatureDoesNotMatch", "RequestExpired", "MissingAuthenticationToken"}
+)
+_REGIONAL: Final = re.compile(rf"^(https://[a-z0-9-]+\.){HOME}(\.amazonaws\.com|\.api\.aws)(?=[:/]|$)")
+"""AWS's own addresses (FIPS and dual-stack ones, too); one of the user's serves every region."""
+_PAGE: Final = {"describe_spot_price_history": 1000, "get_products": 100, "list_price_lists": 100}
+"""The largest that each takes. DescribeInstanceTypes takes 100, too, but our questions name few."""
+
+
+class Aws:
+    """One account's AWS, for reading. Used by several threads at once."""
+
+    def __init__(self, profile: str | None, patience: Patience) -> None:
+        self.clock = patience.clock
+        self._profile = profile
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._session: Any = None
+        self._clients: dict[str, Any] = {}
+        self._meant = threading.local()
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.clock.now_s(), UTC)
+
+    def regions(self, meter: Meter) -> set[str]:
+        """Regions that this account has enabled."""
+        page = self.call("ec2", HOME, "describe_regions", {}, meter)
+        return {one["RegionName"] for one in page["Regions"]}
+
+    def zone_ids(self, region: str, meter: Meter) -> dict[str, str]:
+        """This account's names of a region's zones → their ids."""
+        page = self.call("ec2", region, "describe_availability_zones", {"AllAvailabilityZones": True}, meter)
+        return {one["ZoneName"]: one["ZoneId"] for one in page["AvailabilityZones"]}
+
+    def pages(
+        self, service: str, region: str | None, operation: str, asked: Mapping[str, Any], meter: Meter
+    ) -> Iterator[Any]:
+        """Every page; ``region`` None = where the service has its home."""
+        size = {"MaxResults": _PAGE[operation]} if operation in _PAGE else {}
+        token: dict[str, str] = {}
+        while True:
+            page = self.call(service, region or HOME, operation, {**asked, **size, **token}, meter)
+            yield page
+            if not page.get("NextToken"):
+                return
+            token = {"NextToken": page["NextToken"]}
+
+    def call(self, service: str, region: str, operation: str, asked: Mapping[str, Any], meter: Meter) -> Any:
+        client = self._client(service)
+        where = f"aws {service} in {region}"
+        return self._patience.call(lambda: self._once(client, where, region, operation, asked, meter), meter)
+
+    def _once(
+        self, client: Any, where: str, region: str, operation: str, asked: Mapping[str, Any], meter: Meter
+    ) -> Any:
+        from botocore import exceptions as errors
+
+        self._meant.region = region
+        try:
+            answer = getattr(client, operation)(**asked)
+        except errors.ClientError as error:
+            headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+            meter.count(calls=1, bytes_in=int(headers.get("content-length") or 0))
+            raise self._refusal(error.response, where, operation) from error
+        except (
+            errors.NoCredentialsError,
+            errors.PartialCredentialsError,
+            errors.TokenRetrievalError,
+        ) as error:
+            raise AccessError(
+                f"{where}: no credentials: {error}", hint="aws configure, or AWS_PROFILE, or aws sso login"
+            ) from error
+        except (errors.HTTPClientError, errors.ResponseParserError) as error:
+            meter.count(calls=1)
+            raise Passing(OtherCloudError(f"{where} cannot be reached: {error}")) from error
+        except errors.BotoCoreError as error:
+            raise OtherCloudError(f"{where}: {error}") from error
+        meter.count(
+            calls=1, bytes_in=int(answer["ResponseMetadata"]["HTTPHeaders"].get("content-length") or 0)
+        )
+        return answer
+
+    def _refusal(self, response: Mapping[str, Any], where: str, operation: str) -> Exception:
+        code = str(response.get("Error", {}).get("Code", ""))
+        text = f"{where}: {operation}: {code}: {response.get('Error', {}).get('Message', '')}"
+        metadata = response.get("ResponseMetadata", {})
+        status = int(metadata.get("HTTPStatusCode") or 0)
+        if code in _THROTTLES or status == 429:
+            after_s = retry_after_s(metadata.get("HTTPHeaders", {}), self.clock.now_s())
+            return Passing(ThrottledError(text, code=code), after_s)
+        if code in _ACCESS:
+            return AccessError(text, code=code)
+        error: ArylError = OtherCloudError(text, code=code)
+        return Passing(error) if status >= 500 and isinstance(error, OtherCloudError) else error
+
+    def _client(self, service: str) -> Any:
+        with self._lock:  # neither a session nor the making of a client is safe for threads
+            found = self._clients.get(service)
+            if found is None:
+                found = self._clients[service] = self._make(service)
+            return found
+
+    def _direct(self, params: dict[str, Any], **_: Any) -> None:
+        """Before a call goes out: to the region that it is meant for, unless one address serves all."""
+        region = self._meant.region
+        params["url"] = _REGIONAL.sub(rf"\g<1>{region}\g<2>", params["url"])
+        params["context"].setdefault("signing", {})["region"] = region
+
+    def _make(self, service: str) -> Any:
+        try:
+            import botocore.exceptions
+            import botocore.session
+            from botocore.config import Config
+        except ImportError as error:
+            raise MissingExtraError(
+                "prices of AWS need boto3", hint="pip install 'arylcloud[aws]'"
+            ) from error
+        try:
+            if self._session is None:
+                self._session = botocore.session.Session(profile=self._profile)
+                factory = self._session.get_component("response_parser_factory")
+                factory.set_parser_defaults(timestamp_parser=str)
+            patience_is_ours = Config(retries={"total_max_attempts": 1}, max_pool_connections=16)
+            client = self._session.create_client(service, region_name=HOME, config=patience_is_ours)
+            client.meta.events.register(f"before-call.{service}", self._direct)
+            return client
+        except botocore.exceptions.ProfileNotFound as error:
+            raise UsageError(f"aws: {error}", hint="[aws] profile, or AWS_PROFILE") from error
+        except botocore.exceptions.BotoCoreError as error:
+            raise OtherCloudError(f"aws {service}: {error}") from error

@@ -1,0 +1,117 @@
+"""Live prices of Google Cloud: the Cloud Billing Catalog's SKUs, by REST.
+
+One list for all regions, without versions or conditional requests: an answer holds for a day. It is asked for
+with an API key (``[gcp] api_key``) or the application default credentials; google-cloud-billing would
+take seconds to import and add nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+from arylcloud.core.errors import AccessError, MissingExtraError
+from arylcloud.core.live import Answer, Known, Memory, Meter, Part, PriceColumns
+from arylcloud.core.offer import Market
+from arylcloud.providers.gcp.skus import Parts
+from arylcloud.providers.patience import Patience
+from arylcloud.providers.web import LOOPBACK, Web, endpoint
+
+DEFAULT: Final = "https://cloudbilling.googleapis.com"
+COMPUTE_ENGINE: Final = "6F81-5844-456A"
+SOURCE: Final = "GCP Cloud Billing Catalog"
+PAGE: Final = 5000
+MAX_AGE_S: Final = 24 * 3600.0
+_SCOPE: Final = "https://www.googleapis.com/auth/cloud-billing.readonly"
+
+
+class GcpPrices:
+    """``LiveSource`` of Google Cloud."""
+
+    cloud = "gcp"
+
+    def __init__(self, base: str, api_key: str | None, patience: Patience) -> None:
+        self._base = base
+        self._api_key = api_key
+        self._web = Web("gcp", patience)
+
+    def parts(self, known: Known, regions: Sequence[str], meter: Meter) -> list[Part]:  # noqa: ARG002
+        """One: the list cannot be asked for by region. ``regions`` narrows what is taken from it, and such a
+        part is remembered apart."""
+        name = "skus" if not regions else f"skus/{','.join(sorted(regions))}"
+        both = (Market.ON_DEMAND, Market.SPOT)
+        return [Part(name=name, regions=tuple(regions), markets=both, max_age_s=MAX_AGE_S)]
+
+    def ask(self, part: Part, memory: Memory, known: Known, meter: Meter) -> Answer:  # noqa: ARG002
+        headers = self._headers()
+        prices_of, token = Parts(), ""
+        while True:
+            query = {"pageSize": PAGE, "currencyCode": "USD"} | ({"pageToken": token} if token else {})
+            url = f"{self._base}/v1/services/{COMPUTE_ENGINE}/skus?{urlencode(query)}"
+            page = self._web.get_json(url, meter, headers)
+            skus = page.get("skus") or ()
+            meter.count(raw_rows=len(skus))
+            for sku in skus:
+                prices_of.read(sku)
+            token = page.get("nextPageToken") or ""
+            if not token:
+                break
+        left_out = dict(prices_of.left_out)
+        prices = _machines(prices_of, known, part.regions, left_out)
+        return Answer(prices=prices, source=SOURCE, left_out=left_out)
+
+    def _headers(self) -> dict[str, str]:
+        if self._api_key:
+            return {"X-Goog-Api-Key": self._api_key}
+        if self._base.startswith("http://") and (urlsplit(self._base).hostname or "").startswith(LOOPBACK):
+            return {}  # an emulator on this machine: there is nobody to prove anything to
+        return {"Authorization": f"Bearer {_token()}"}
+
+
+def _machines(
+    prices_of: Parts, known: Known, regions: Sequence[str], left_out: dict[str, int]
+) -> PriceColumns:
+    """Every machine type that the catalogue knows, where it is sold, at the sum of its parts."""
+    prices = PriceColumns()
+    for name, shape in sorted(known.shapes.items()):
+        for region, zone in sorted(known.places.get(name, ()), key=lambda place: (place[0], place[1] or "")):
+            if regions and region not in regions:
+                continue
+            for market in (Market.ON_DEMAND, Market.SPOT):
+                usd = prices_of.machine_usd(name, shape, region, market)
+                if usd is None:
+                    left_out["a machine without a price for one of its parts"] = (
+                        left_out.get("a machine without a price for one of its parts", 0) + 1
+                    )
+                else:
+                    prices.add(region, zone, name, market, round(usd, 6))
+    return prices
+
+
+def _token() -> str:
+    try:
+        import google.auth
+        import google.auth.exceptions
+        from google.auth.transport.requests import Request
+    except ImportError as error:
+        raise MissingExtraError(
+            "prices of Google Cloud need google-auth, or an API key",
+            hint="pip install 'arylcloud[gcp]', or set ARYLCLOUD_GCP__API_KEY",
+        ) from error
+    try:
+        credentials: Any = google.auth.default(scopes=[_SCOPE])[0]
+        credentials.refresh(Request())
+    except google.auth.exceptions.GoogleAuthError as error:
+        raise AccessError(
+            f"gcp: no credentials: {str(error).splitlines()[0]}",
+            hint="gcloud auth application-default login, or set ARYLCLOUD_GCP__API_KEY",
+        ) from error
+    return str(credentials.token)
+
+
+def create(settings: Mapping[str, str], patience: Patience) -> GcpPrices:
+    """``billing_endpoint`` is where the catalogue is, ``api_key`` the key for it (none: the application
+    default credentials)."""
+    base = endpoint(settings.get("billing_endpoint"), DEFAULT, what="[gcp] billing_endpoint")
+    return GcpPrices(base, settings.get("api_key"), patience)

@@ -1,0 +1,1 @@
+"""Price APIs of three clouds, in their own wire formats, of realistic size, with their bad habits."""
