@@ -1,0 +1,74 @@
+"""Quotas of EC2, in vCPUs per region and family: read once, compared before anything is created."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+from arylcloud.core.errors import AccessError, ArylError, QuotaError
+from arylcloud.core.offer import Market, Offer
+from arylcloud.providers.aws.client import Calls
+
+CODES: Final = {
+    ("p", Market.ON_DEMAND): "L-417A185B",
+    ("g", Market.ON_DEMAND): "L-DB2E81BA",
+    ("p", Market.SPOT): "L-7212CCBC",
+    ("g", Market.SPOT): "L-3819A6DF",
+}
+"""Service Quotas' codes: P, and G with VT, for each market."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    code: str
+    vcpus: float | None
+    """None = AWS does not let us read it."""
+
+
+class Quotas:
+    """Kept for the life of the adapter: a raised quota is seen by the next ``launch`` or ``check``."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str], float | None] = {}
+
+    def of(self, offer: Offer) -> Quota | None:
+        """None where the family has no quota that we know of."""
+        code = CODES.get((offer.instance_type[:1], offer.market))
+        if code is None:
+            return None
+        with self._lock:
+            key = (offer.region, code)
+            if key not in self._known:
+                self._known[key] = self._ask(offer.region, code)
+            return Quota(code=code, vcpus=self._known[key])
+
+    def check(self, offer: Offer, machines: int = 1) -> None:
+        """Raises QuotaError where ``machines`` of them cannot fit even with nothing else running."""
+        quota = self.of(offer)
+        if quota is None or quota.vcpus is None or offer.vcpus is None:
+            return
+        needed = offer.vcpus * machines
+        if needed > quota.vcpus:
+            raise QuotaError(
+                f"aws {offer.region}: quota {quota.code} allows {quota.vcpus:g} vCPUs of this family "
+                f"({offer.market.value}), {offer.instance_type} needs {needed:g}",
+                code=quota.code,
+                hint=f"ask for more: https://{offer.region}.console.aws.amazon.com/servicequotas/home/services/"
+                f"ec2/quotas/{quota.code}",
+            )
+
+    def _ask(self, region: str, code: str) -> float | None:
+        try:
+            answer = self._calls.read(
+                "service-quotas", region, "get_service_quota", ServiceCode="ec2", QuotaCode=code
+            )
+        except AccessError:
+            return None  # may launch, may not read quotas: RunInstances itself will tell
+        except ArylError as error:
+            if error.code == "NoSuchResourceException":
+                return None
+            raise
+        return float(answer["Quota"]["Value"])

@@ -1,0 +1,116 @@
+"""The tags on everything of ours, and a machine read back from what EC2 lists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from arylcloud.core.errors import UsageError
+from arylcloud.core.offer import Market
+from arylcloud.core.ports import EndCause, Machine, MachineSpec, MachineState
+
+JOURNAL: Final = "arylcloud-journal"
+JOB: Final = "arylcloud-job"
+LEASE: Final = "arylcloud-lease"
+UNTIL: Final = "arylcloud-until"
+TOKEN: Final = "arylcloud-token"  # noqa: S105 - a tag's name
+ZONE: Final = "arylcloud-zone"
+_STATES: Final = {
+    "pending": MachineState.PENDING,
+    "running": MachineState.RUNNING,
+    "shutting-down": MachineState.STOPPING,
+    "stopping": MachineState.STOPPING,
+    "stopped": MachineState.STOPPING,
+    "terminated": MachineState.GONE,
+}
+_CAUSES: Final = {
+    "Server.SpotInstanceTermination": EndCause.INTERRUPTED,
+    "Server.SpotInstanceShutdown": EndCause.INTERRUPTED,
+    "Server.InsufficientInstanceCapacity": EndCause.INTERRUPTED,
+    "Client.UserInitiatedShutdown": EndCause.TERMINATED,
+    "Client.InstanceInitiatedShutdown": EndCause.SELF,
+}
+_ENDED_AT: Final = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
+
+
+def of_machine(spec: MachineSpec) -> dict[str, str]:
+    return {
+        JOURNAL: spec.journal_id,
+        JOB: spec.job_id,
+        LEASE: spec.lease_id,
+        UNTIL: repr(float(spec.until_s)),
+        TOKEN: spec.token,
+        ZONE: spec.offer.zone or "",
+        "Name": f"arylcloud {spec.lease_id}",
+    }
+
+
+def as_list(tags: Mapping[str, str], settings: Mapping[str, str]) -> list[dict[str, str]]:
+    """With the company's own (``[aws] tags = "team=vision, cost-center=42"``); ours win."""
+    return [{"Key": key, "Value": value} for key, value in {**companys(settings), **tags}.items()]
+
+
+def companys(settings: Mapping[str, str]) -> dict[str, str]:
+    """``[aws] tags``; UsageError for what is no ``key=value``."""
+    found = {}
+    for part in filter(None, (p.strip() for p in settings.get("tags", "").split(","))):
+        key, sep, value = part.partition("=")
+        if not sep or not key.strip():
+            raise UsageError(f"[aws] tags: {part!r} is no key=value", hint="tags = 'team=vision, owner=me'")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def machine(listed: Mapping[str, Any], region: str, zone_ids: Mapping[str, str]) -> Machine | None:
+    """None for an instance without our tags."""
+    tags = {tag["Key"]: tag["Value"] for tag in listed.get("Tags", [])}
+    if JOURNAL not in tags or TOKEN not in tags:
+        return None
+    state = _STATES.get(listed["State"]["Name"], MachineState.STOPPING)
+    asked_zone = tags.get(ZONE, "")
+    name = str(listed.get("Placement", {}).get("AvailabilityZone", ""))
+    until = tags.get(UNTIL)
+    return Machine(
+        instance_id=str(listed["InstanceId"]),
+        token=tags[TOKEN],
+        journal_id=tags[JOURNAL],
+        job_id=tags.get(JOB, ""),
+        lease_id=tags.get(LEASE, ""),
+        cloud="aws",
+        region=region,
+        zone=zone_ids.get(name) or asked_zone or None,
+        instance_type=str(listed["InstanceType"]),
+        market=(Market.SPOT if listed.get("InstanceLifecycle") == "spot" else Market.ON_DEMAND).value,
+        state=state,
+        usd_per_hour=None,
+        launched_s=_seconds(listed["LaunchTime"]),
+        ended_s=_ended_s(listed) if state is MachineState.GONE else None,
+        end_cause=_cause(listed) if state is MachineState.GONE else None,
+        address=listed.get("PrivateIpAddress"),
+        until_s=_float(until),
+    )
+
+
+def _cause(listed: Mapping[str, Any]) -> EndCause:
+    return _CAUSES.get(str(listed.get("StateReason", {}).get("Code", "")), EndCause.UNKNOWN)
+
+
+def _ended_s(listed: Mapping[str, Any]) -> float | None:
+    """EC2 says when it ended only in words: "User initiated (2026-11-30 12:00:00 GMT)"."""
+    found = _ENDED_AT.search(str(listed.get("StateTransitionReason", "")))
+    if found is None:
+        return None
+    return datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+
+
+def _seconds(moment: datetime) -> float:
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _float(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:  # a tag that somebody has written over
+        return None
