@@ -12,8 +12,8 @@ there and does nothing.
 
 Primal–dual interior point with Mehrotra's corrector. Only the m prices couple the classes: a class's block is
 m × m, a diagonal and two rank-one terms (time; the curvature of the logarithm), and a step is O(classes·m³)
-for each program. Iterates are feasible throughout; with β_c = 1/rate_c any λ ≥ 0 bounds every solution from
-above, ``log r ≤ log r_c + β_c·(r − r_c)``, so that no optimum is better than the iterate by more than
+for each program. Iterates are feasible but for rounding, which is mended; with β_c = 1/rate_c any λ ≥ 0
+bounds every solution from above, ``log r ≤ log r_c + β_c·(r − r_c)``, so that no optimum is better than by
 
     λ·W + Σ_c n_c·(max(0, max_j β_c·rate_jc − gpus_c·λ_j) − 1)
 
@@ -83,7 +83,7 @@ def solve(
     programs, m = len(counts), len(capacity)
     at = _begin(rate, gpus, capacity, counts) if start is None else _like(start, programs)
     inside = at
-    share, found, sure = at.x.copy(), np.empty_like(at.q), np.empty(programs)
+    share, sure = at.x.copy(), np.empty(programs)
     open_ = np.arange(programs)
     spare = capacity[:, None] - (at.x * (counts * gpus)).sum(axis=2)
     for step in range(MOST_STEPS):
@@ -91,16 +91,14 @@ def solve(
         got = (rate[:, None, :] * at.x).sum(axis=0)
         slope = rate[:, None, :] / got
         best = np.maximum((slope - gpus * at.lam[:, :, None]).max(axis=0), 0.0)
-        left = capacity @ at.lam + (own * (best - 1.0)).sum(axis=1)
+        fit = _within(at.x, own * gpus, capacity)
+        lost = np.log(got / (rate[:, None, :] * fit).sum(axis=0))
+        left = capacity @ at.lam + (own * (best - 1.0 + lost)).sum(axis=1)
         done = left <= gap
         if done.any():
-            share[:, open_[done]], found[open_[done]], sure[open_[done]] = (
-                at.x[:, done],
-                got[done],
-                left[done],
-            )
+            share[:, open_[done]], sure[open_[done]] = fit[:, done], left[done]
             if done.all():
-                true = found * scale
+                true = (rate[:, None, :] * share).sum(axis=0) * scale
                 value = (counts * np.log(true)).sum(axis=1)
                 return Product(share=share, rate=true, value=value, gap=sure, inside=inside, steps=step)
             rest = np.flatnonzero(~done)
@@ -135,6 +133,13 @@ def _begin(rate: F, gpus: F, capacity: F, counts: F) -> Point:
     price = gpus * lam[:, :, None] - slope
     alpha = np.maximum(0.0, -price.min(axis=0)) + 1.0
     return Point(x=x, q=1.0 - x.sum(axis=0), z=price + alpha, alpha=alpha, lam=lam)
+
+
+def _within(x: F, weight: F, capacity: F) -> F:
+    """What rounding broke, mended: a feasible point beside the iterate."""
+    x = x / np.maximum(x.sum(axis=0), 1.0)
+    fit: F = x * np.minimum(1.0, capacity[:, None] / np.maximum((x * weight).sum(axis=2), 1e-300))[:, :, None]
+    return fit
 
 
 def _like(start: Point, programs: int) -> Point:

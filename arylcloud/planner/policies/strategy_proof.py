@@ -60,8 +60,7 @@ def perf(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     counts = np.bincount(of).astype(np.float64)
     size = max(1e-9, 1e-11 * len(of))
     best = solve(rate, gpus, part.workers, counts[None], gap=size)
-    time = _within(best.share[:, 0], gpus * counts, part.workers)
-    got = (rate * time).sum(axis=0)
+    time, got = best.share[:, 0], best.rate[0]
     factor = np.ones(len(gpus))
     if len(of) > 1:
         without = _without_one(rate, gpus, part.workers, counts, best, size)
@@ -96,10 +95,3 @@ def _without_one(rate: F, gpus: F, workers: F, counts: F, best: Product, gap: fl
         left[np.arange(len(which)), which] -= 1.0
         found[which] = solve(rate, gpus, workers, left, start=best.inside, gap=gap).value
     return found
-
-
-def _within(share: F, held: F, workers: F) -> F:
-    """Rounding (1e-12) taken back."""
-    share = share / np.maximum(share.sum(axis=0), 1.0)
-    fit: F = share * np.minimum(1.0, workers / np.maximum(share @ held, 1e-300))[:, None]
-    return fit
