@@ -206,7 +206,8 @@ _ALL = (
         reference="Gavel (OSDI 2020) §4.2",
         sense="min",
         packs=True,
-        laws=FRACTIONS | {Law.SHARING_INCENTIVE},
+        # equal jobs may be paired unequally: who has more than it must have is left as it comes
+        laws=(FRACTIONS - {Law.EQUAL_SHARES}) | {Law.SHARING_INCENTIVE},
     ),
     Policy(
         name="min_total_duration",
@@ -267,7 +268,9 @@ _ALL = (
         sense="max",
         packs=True,
         deadlines=True,
-        laws=FRACTIONS | {Law.MORE_NEVER_HURTS, Law.TIGHTER_NEVER_HELPS, Law.WORK_CONSERVING},
+        # equal jobs may be paired unequally: who has more than it must have is left as it comes
+        laws=(FRACTIONS - {Law.EQUAL_SHARES})
+        | {Law.MORE_NEVER_HURTS, Law.TIGHTER_NEVER_HELPS, Law.WORK_CONSERVING},
     ),
     Policy(
         name="min_cost",
