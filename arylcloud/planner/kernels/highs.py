@@ -69,12 +69,26 @@ def add_row(solver: Any, columns: I, values: F, upper: float) -> None:
         raise ArylError("the solver refuses a row")
 
 
+def run(solver: Any) -> None:
+    """``solver.run()`` in a process that may have run HiGHS with another number of threads before.
+
+    HiGHS keeps one scheduler for the whole process, made by the first run; a run that asks for another number
+    of threads ends at once, its status "Not Set". The scheduler is made anew then, and the run begins again.
+    """
+    import highspy
+
+    solver.run()
+    if solver.getModelStatus() == highspy.HighsModelStatus.kNotset:
+        solver.resetGlobalScheduler(True)
+        solver.run()
+
+
 def solve(solver: Any, what: str, *, hint: str | None = None) -> Any:
     """Run ``solver``, again or for the first time; :class:`ArylError` unless the end is optimal,
     :class:`TimeoutError` at the ``time_limit``."""
     import highspy
 
-    solver.run()
+    run(solver)
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kTimeLimit:
         raise TimeoutError(what)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import product
 
 import numpy as np
@@ -105,6 +107,25 @@ def test_a_status_that_is_not_optimal_is_an_error() -> None:
     )
     with pytest.raises(ArylError, match="the impossible: not solved"):
         highs.solved(lp, "the impossible")
+
+
+def test_a_process_that_ran_highs_with_threads_of_its_own_before() -> None:
+    """HiGHS keeps the threads of the first run and refuses to run with another number of them."""
+    script = """
+import numpy as np
+from highspy._core import _Highs
+from arylcloud.planner.kernels.configurations import best_configurations
+other = _Highs()
+other.setOptionValue("output_flag", False)
+other.setOptionValue("threads", 2)
+other.addVar(0.0, 1.0)
+other.run()
+utility = np.array([[1.0, 1.5], [1.0, 1.9]])
+found = best_configurations(utility, np.array([1.0, 2.0]), np.zeros(2, int), np.array([3.0]))
+print(found.config.tolist())
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("[0, 1]\n", "")
 
 
 @given(SEEDS)
