@@ -16,22 +16,29 @@ from dataclasses import replace
 import numpy as np
 
 from arylcloud.planner.cluster import Allocation, Choice, ClusterProblem, ElasticProblem, F, I
+from arylcloud.planner.policies.perjob import unplaceable
 from arylcloud.planner.policies.registry import Choose, Solve
 
 
 def partitioned(solve: Solve, problem: ClusterProblem, parts: int, rng: np.random.Generator) -> Allocation:
-    """``solve`` on each of ``parts`` random parts with W/parts workers each. ``objective`` is None: what the
-    parts' mean together is the policy's own affair; ask :func:`job_rates`. ``memory`` is not kept."""
+    """``solve`` on each of ``parts`` random parts (no more than there are jobs) with W/parts workers each.
+    ``objective`` is None: what the parts' mean together is the policy's own affair; ask
+    :func:`~arylcloud.planner.cluster.job_rates`. ``memory`` is not kept."""
     shares = np.zeros_like(problem.throughput)
     pairs, pair_shares, fallback = [], [], False
     seconds, hours = np.zeros_like(problem.throughput), False
     value = np.zeros(len(problem.workers))
-    for index in _split(len(problem), parts, rng):
+    unmet: list[I] = []
+    split = _split(len(problem), parts, rng)
+    parts = len(split)
+    for index in split:
         budget = None if problem.budget_usd is None else problem.budget_usd / parts
         part = replace(_jobs(problem, index), workers=problem.workers / parts, budget_usd=budget)
         found = solve(part, rng)
         shares[index] = found.shares
         fallback |= found.fallback
+        if found.unmet is not None:
+            unmet.append(index[found.unmet])
         if found.pair_shares is not None and len(found.pairs):
             pairs.append(index[found.pairs])
             pair_shares.append(found.pair_shares)
@@ -47,6 +54,8 @@ def partitioned(solve: Solve, problem: ClusterProblem, parts: int, rng: np.rando
         worker_value=value,
         seconds=seconds if hours else None,
         fallback=fallback,
+        unmet=np.sort(np.concatenate(unmet)) if unmet else None,
+        unplaceable=unplaceable(problem),
     )
 
 
@@ -55,12 +64,14 @@ def partitioned_choice(
 ) -> Choice:
     """The same for policies that choose configurations; the objective is the sum over the parts."""
     config = np.full(len(problem), -1, dtype=np.int64)
+    split = _split(len(problem), parts, rng)
+    parts = max(len(split), 1)
     whole, rest = np.divmod(problem.workers.astype(np.int64), parts)
     extra = np.zeros((parts, len(whole)), dtype=np.int64)
     for j, count in enumerate(rest.tolist()):
         extra[rng.permutation(parts)[:count], j] = 1
     total, refused = 0.0, []
-    for k, index in enumerate(_split(len(problem), parts, rng)):
+    for k, index in enumerate(split):
         workers = (whole + extra[k]).astype(np.float64)
         found = choose(replace(_elastic_jobs(problem, index), workers=workers), rng)
         config[index] = found.config
@@ -92,6 +103,7 @@ def _jobs(problem: ClusterProblem, index: I) -> ClusterProblem:
         weight=problem.weight[index],
         steps_left=problem.steps_left[index],
         age_s=problem.age_s[index],
+        isolated_s=_some(problem.isolated_s, index),
         deadline_s=_some(problem.deadline_s, index),
         own_usd_per_hour=_some(problem.own_usd_per_hour, index),
         sharing=None if sharing is None else replace(sharing, job_class=sharing.job_class[index]),

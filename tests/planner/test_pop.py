@@ -1,0 +1,69 @@
+"""Random parts: what holds of every part holds of the whole, and nothing that a job says is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.clusters import cluster_problem, for_policy
+
+from arylcloud.planner.cluster import ClusterProblem, job_rates, violation
+from arylcloud.planner.policies.pop import partitioned
+from arylcloud.planner.policies.registry import policy
+
+SHARES = ("max_min_fairness_perf", "finish_time_fairness_perf", "min_cost", "min_total_duration_packed")
+
+
+@pytest.mark.parametrize("name", SHARES)
+@pytest.mark.parametrize("parts", [1, 3, 50])
+def test_parts_are_feasible_and_no_worker_is_lost(name: str, parts: int) -> None:
+    for seed in range(6):
+        problem = for_policy(policy(name), seed)
+        found = partitioned(policy(name).solve(), problem, parts, np.random.default_rng(seed))
+        assert found.shares.shape == problem.throughput.shape
+        assert violation(problem, found) <= 1e-6
+
+
+def test_more_parts_than_jobs_leave_no_workers_over() -> None:
+    problem = cluster_problem(0)
+    problem = replace(problem, workers=np.full(len(problem.workers), 4.0 * len(problem)))
+    problem = replace(problem, gpus=np.ones(len(problem)))
+    solve = policy("max_sum_throughput_perf").solve()
+    whole = job_rates(problem, solve(problem, np.random.default_rng(0)))
+    split = partitioned(solve, problem, 1000, np.random.default_rng(0))
+    np.testing.assert_allclose(job_rates(problem, split), whole)
+
+
+def test_each_part_has_its_own_jobs_time_alone() -> None:
+    problem = for_policy(policy("finish_time_fairness_perf"), 1)
+    told = replace(problem, isolated_s=np.linspace(0.0, 1e5, len(problem)))
+    solve = policy("finish_time_fairness_perf").solve()
+    for parts in (1, 2):
+        found = partitioned(solve, told, parts, np.random.default_rng(0))
+        assert violation(told, found) <= 1e-6
+    whole = solve(told, np.random.default_rng(0))
+    one = partitioned(solve, told, 1, np.random.default_rng(0))
+    np.testing.assert_allclose(job_rates(told, one), job_rates(told, whole), rtol=1e-6)
+
+
+def test_who_is_late_and_who_has_no_place_is_said_in_the_wholes_numbers() -> None:
+    deadline, gpus = np.full(6, np.inf), np.ones(6)
+    deadline[4], gpus[2] = 1e-3, 8.0
+    late = ClusterProblem(
+        worker_types=("v100",),
+        workers=np.array([6.0]),
+        throughput=np.ones((6, 1)),
+        gpus=gpus,
+        weight=np.ones(6),
+        usd_per_hour=np.ones(1),
+        steps_left=np.full(6, 100.0),
+        age_s=np.zeros(6),
+        deadline_s=deadline,
+    )
+    found = partitioned(policy("min_cost").solve(), late, 2, np.random.default_rng(0))
+    assert found.fallback
+    assert found.unmet is not None
+    assert found.unmet.tolist() == [4]
+    assert found.unplaceable is not None
+    assert found.unplaceable.tolist() == [2]
