@@ -140,9 +140,13 @@ def _least_service(*, aware: bool) -> Solve:
         import cvxpy as cp
 
         rate = problem.throughput if aware else np.ones_like(problem.throughput)
-        slope = (1.0 / problem.weight) * (1.0 / (rate @ problem.workers / problem.workers.sum()))
+        part = problem.workers / len(
+            problem
+        )  # their operations in their order: ECOS's noise hangs on last bits
+        slope = (1.0 / problem.weight) * (1.0 / np.sum(rate * (part / part.sum()), axis=1))
         x, rows = _base(problem)
-        scaled = rate * slope[:, None] * problem.gpus[:, None]
+        gpus = np.repeat(problem.gpus[:, None], rate.shape[1], axis=1)
+        scaled = np.multiply(rate * slope[:, None], gpus)
         found = _solved(x, cp.Maximize(cp.min(cp.sum(cp.multiply(scaled, x), axis=1))), rows)
         assert found is not None
         return found

@@ -122,9 +122,9 @@ class Allocation:
     """Indices of jobs whose deadline cannot be met, where the policy knows which."""
     unplaceable: I | None = None
     """Indices of jobs that no round can place: no type where they run has that many workers."""
-    reduced_cost: F | None = None
-    """(n, m) ≥ 0, what the objective loses for each unit of time that a job has on a type beside the optimum,
-    at its prices: 0 where a job's share is. Rounds hand out GPUs that are left over by it."""
+    spare: F | None = None
+    """(n, m) ≥ 0: whom GPUs of a type that are left over help most, or cost the objective least; larger =
+    first, 0 = after those. Read by rounds for jobs without a share on the type; None = by what they are owed."""
     memory: object | None = None
 
 

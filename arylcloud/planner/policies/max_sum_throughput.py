@@ -21,7 +21,16 @@ from arylcloud.planner.cluster import Allocation, ClusterProblem, F, I
 from arylcloud.planner.kernels.jobform import JobLP
 from arylcloud.planner.kernels.jobs import solve
 from arylcloud.planner.kernels.needs import meet, most_alone
-from arylcloud.planner.policies.perjob import Memory, answer, at_best, nobody, too_tight, unplaceable
+from arylcloud.planner.policies.perjob import (
+    Memory,
+    answer,
+    at_best,
+    nobody,
+    price_ease,
+    reduced_costs,
+    too_tight,
+    unplaceable,
+)
 
 
 def perf(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
@@ -78,12 +87,13 @@ def _largest_sum(problem: ClusterProblem, worth: F) -> Allocation:
             bound=total,
             worker_value=np.zeros(m),
             unplaceable=lost,
-            reduced_cost=(worth * everyone).sum(axis=1)[:, None] - worth,
+            spare=price_ease((worth * everyone).sum(axis=1)[:, None] - worth, total),
             memory=Memory(),
         )
     lp = JobLP(rate=worth.T, gpus=problem.gpus, capacity=problem.workers, gain=np.ascontiguousarray(worth.T))
     found = solve(lp, warm=problem.memory.warm if isinstance(problem.memory, Memory) else None)
-    return answer(found, np.ones(n, dtype=bool), unplaceable=lost, lp=lp)
+    ease = price_ease(reduced_costs(lp, found), found.objective)
+    return answer(found, np.ones(n, dtype=bool), unplaceable=lost, spare=ease)
 
 
 def _pace(problem: ClusterProblem) -> F:
@@ -108,7 +118,10 @@ def _with_deadlines(
     met = meet(lp, warm=problem.memory.warm if isinstance(problem.memory, Memory) else None, how_far=how_far)
     if met.solution is None:
         return met.part
-    return answer(met.solution, np.ones(len(problem), dtype=bool), unplaceable=unplaceable(problem), lp=lp)
+    ease = price_ease(reduced_costs(lp, met.solution), met.solution.objective)
+    return answer(
+        met.solution, np.ones(len(problem), dtype=bool), unplaceable=unplaceable(problem), spare=ease
+    )
 
 
 def _program(problem: ClusterProblem, pace: F) -> JobLP:

@@ -79,6 +79,7 @@ def max_common(
     lost = unplaceable(problem)
     if not runs.any():
         return nobody(problem)
+    spare = own_ease(throughput) if throughput is problem.throughput else None
     everyone = at_best(problem, throughput)
     if everyone is not None:
         rates = (throughput * everyone).sum(axis=1)[runs]
@@ -90,6 +91,7 @@ def max_common(
             bound=value(best),
             worker_value=np.zeros(m),
             unplaceable=lost,
+            spare=spare,
             memory=Memory(),
         )
     all_run = bool(runs.all())
@@ -103,7 +105,7 @@ def max_common(
         ),
         warm=problem.memory.warm if isinstance(problem.memory, Memory) else None,
     )
-    return answer(found, runs, value=value, unplaceable=lost)
+    return answer(found, runs, value=value, unplaceable=lost, spare=spare)
 
 
 def answer(
@@ -112,10 +114,9 @@ def answer(
     *,
     value: Callable[[float], float] = lambda t: t,
     unplaceable: I | None = None,
-    lp: JobLP | None = None,
+    spare: F | None = None,
 ) -> Allocation:
-    """The allocation of all jobs from the program of those that run; with ``lp``, a program with a gain and
-    all jobs in it, also what any other use of their time loses."""
+    """The allocation of all jobs from the program of those that run."""
     shares = np.zeros((len(runs), found.x.shape[0]))
     shares[runs] = found.x.T
     return Allocation(
@@ -124,9 +125,24 @@ def answer(
         bound=value(found.bound),
         worker_value=found.type_value,
         unplaceable=unplaceable,
-        reduced_cost=None if lp is None else reduced_costs(lp, found),
+        spare=spare,
         memory=Memory(warm=Warm.of(found)),
     )
+
+
+def own_ease(throughput: F) -> F:
+    """(n, m) ``best_i / (best_i − T_ij)``: by what part of its rate a job would fall short on a type."""
+    best = throughput.max(axis=1, keepdims=True)
+    ease: F = best / np.maximum(best - throughput, 1e-12 * np.maximum(best, 1e-300))
+    return ease
+
+
+def price_ease(reduced_cost: F, objective: float) -> F:
+    """(n, m) ``1/z_ij − n/objective``, at least 0: larger where the objective loses less by job i on type j;
+    0 where it would lose more than the mean job is worth. What an interior point leaves on shares that are 0
+    is ``μ/z``, and Gavel's rounds hand out leftovers by it."""
+    ease: F = 1.0 / np.maximum(reduced_cost, 1e-12) - len(reduced_cost) / max(objective, 1e-300)
+    return np.maximum(ease, 0.0)
 
 
 def reduced_costs(lp: JobLP, found: Solution) -> F:

@@ -150,17 +150,13 @@ class Shares:
         self.known = np.ones(len(self.roster), np.bool_)
 
     def _with_spare(self, allocation: Allocation) -> F:
-        """Shares, and far below them an order for GPUs that are left over, where the policy knows one: by
-        the inverse of what the objective would lose, as an interior point leaves it (``x = μ/z``; what a
-        solver rounds away, the jobs that would lose more than a mean job is worth, get none).
-        """
-        if allocation.reduced_cost is None or not isinstance(allocation.objective, float):
+        """Shares, and far below them the policy's order for GPUs that are left over, where it has one."""
+        if allocation.spare is None:
             return self.share
         idle = (self.share <= _NOISE) & self.roster.fits
-        ease = 1.0 / np.maximum(allocation.reduced_cost.T, 1e-12) - len(self.roster) / allocation.objective
-        ease = np.where(idle, np.maximum(ease, 0.0), 0.0)
-        most = float(ease.max(initial=0.0))
-        return np.where(idle, ease * (_SPARE / most) if most else 0.0, self.share)
+        order = np.where(idle, allocation.spare.T, 0.0)
+        most = float(order.max(initial=0.0))
+        return np.where(idle, order * (_SPARE / most) if most else 0.0, self.share)
 
     def _ask(self, now_s: float, workload: Workload) -> Allocation:
         problem = self._problem(now_s, workload)

@@ -210,8 +210,8 @@ def test_a_policy_that_starves_is_an_error() -> None:
         run(jobs, given(nothing, fifo=True), workers, order)
 
 
-def test_gpus_left_over_go_where_the_objective_loses_least() -> None:
-    """Two jobs have no share on the fast type; the one with the smaller reduced cost gets it."""
+def test_gpus_left_over_go_as_the_policy_says() -> None:
+    """Two jobs have no share on the fast type; the one that the policy prefers gets it."""
     jobs, _, _ = small_cluster(0, packs=False, n=2)
     jobs = replace(
         jobs,
@@ -226,9 +226,9 @@ def test_gpus_left_over_go_where_the_objective_loses_least() -> None:
         def costs(problem, rng, cheaper=cheaper):  # type: ignore[no-untyped-def]
             shares = np.zeros((2, 3))
             shares[:, 1] = 1.0
-            reduced = np.array([[0.9, 0.0, 0.9]] * 2)
-            reduced[cheaper, 0] = 0.1
-            return Allocation(shares=shares, objective=2.0, reduced_cost=reduced)
+            spare = np.array([[1.0, 0.0, 1.0]] * 2)
+            spare[cheaper, 0] = 10.0
+            return Allocation(shares=shares, spare=spare)
 
         _, rounds = run(jobs, given(costs), [1, 1, 0], [0, 1, 2])
         assert rounds[0].worker_type[rounds[0].job.tolist().index(cheaper)] == 0
