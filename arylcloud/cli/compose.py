@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,4 +123,5 @@ def make_plan(
 def _local(folders: Folders) -> Adapter:
     from arylcloud.providers import registry
 
-    return registry.load(LOCAL, state_dir=folders.state, environ=os.environ, config_dir=folders.config)
+    found = registry.load(LOCAL, state_dir=folders.state, environ=os.environ, config_dir=folders.config)
+    return cast("Adapter", found)

@@ -117,9 +117,14 @@ def prices(
 
         sys.stdout.write(write_csv(offers))
     else:
-        from arylcloud.cli.prices_screen import show_offers
+        from arylcloud.cli.prices_screen import show_offers, show_stale
+        from arylcloud.cli.settings import folders
+        from arylcloud.core.clock import SystemClock
+        from arylcloud.pricing.livefile import read_state
 
         show_offers(table, query, table.take(rows), offers, per_gpu=sort == "price_per_gpu")
+        if not refresh:
+            show_stale(read_state(folders().live_prices), SystemClock().now_s())
 
 
 @app.command()

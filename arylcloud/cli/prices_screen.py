@@ -11,7 +11,9 @@ from rich.table import Table
 from arylcloud.cli.output import hanging, note, stdout
 from arylcloud.core.clock import SystemClock
 from arylcloud.core.offer import Offer
+from arylcloud.core.units import say_duration
 from arylcloud.pricing.doctor import Finding, gaps
+from arylcloud.pricing.livefile import LiveState
 from arylcloud.pricing.select import Query
 from arylcloud.pricing.table import UNKNOWN_AS_OF, OfferTable, parse_as_of
 
@@ -37,6 +39,17 @@ def show_offers(
         _note(f"{unplannable} of these without a known whole number of GPUs: listed, not used in plans")
     if missing := absent(table, query):
         _note(f"not in the catalogue: {'; '.join(missing)}")
+
+
+def show_stale(state: LiveState, now_s: float) -> None:
+    """What the last refresh could not ask."""
+    if stale := state.stale:
+        names = ", ".join(list(stale)[:3]) + (f" and {len(stale) - 3} more" if len(stale) > 3 else "")
+        tried = max((part.tried_s for part in stale.values() if part.tried_s is not None), default=now_s)
+        _note(
+            f"stale: {names} did not answer {say_duration(max(0.0, now_s - tried))} ago; "
+            "`arylcloud prices --refresh` asks again"
+        )
 
 
 def _note(text: str) -> None:

@@ -159,7 +159,8 @@ def _more_for_less(case: _Case) -> Iterator[Finding]:
             at = a if case.focus[a] else b
             against[at] = b if at == a else a
             ratio_a, ratio_b = (table.vcpus[i] / table.gpu_count[i] for i in (a, b))
-            (wrong if ratio_a == ratio_b else odd)[at] = True
+            alike = ratio_a == ratio_b and table.market[a] != SPOT  # each spot pool has a price of its own
+            (wrong if alike else odd)[at] = True
 
     def detail(i: int) -> str:
         other = against[i]
@@ -174,7 +175,7 @@ def _more_for_less(case: _Case) -> Iterator[Finding]:
     yield from case.finding(
         "warning",
         "more_gpus_for_less_other_shape",
-        "more GPUs cost less, in shapes of different (or unknown) vCPUs per GPU",
+        "more GPUs cost less, on spot or in shapes of different (or unknown) vCPUs per GPU",
         odd & ~wrong,
         detail,
     )

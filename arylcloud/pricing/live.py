@@ -34,7 +34,7 @@ from arylcloud.pricing.table import (
 MOST_WRONG: Final = 0.2
 """An answer of which more than this share cannot be true is not taken."""
 LEAST_LEFT: Final = 0.5
-"""Nor one with less than this share of the offers of the last one, unless it comes twice."""
+"""Nor one with less than this share of the machines that we know there, unless it comes twice."""
 FEW: Final = 10
 """Shares of fewer rows than this say nothing."""
 SAME_TIME_S: Final = 7 * 86400
@@ -64,6 +64,8 @@ class Merged:
     """Part → offers taken from it."""
     doubts: Mapping[str, str]
     """Part → why its answer was not taken."""
+    doubted: Mapping[str, int]
+    """Part → kinds of machines in an answer that was not taken."""
     left_out: Mapping[str, int]
     """Rows that cannot be true, by reason."""
 
@@ -109,6 +111,7 @@ def merge(
     parts, ``known``: ``known_of(table, cloud)`` of every cloud that was asked."""
     left_out: dict[str, int] = {}
     doubts: dict[str, str] = {}
+    doubted: dict[str, int] = {}
     taken: list[OfferTable] = []
     rows: dict[str, int] = {}
     gone = np.zeros(len(table), dtype=bool)
@@ -122,8 +125,8 @@ def merge(
         fresh = table_of(one.answer, one.cloud, known[one.cloud], now_s=now_s)
         wrong = _wrong(fresh)
         sound = fresh.take(~np.logical_or.reduce(list(wrong.values())))
-        if doubt := _doubt(len(fresh), len(sound), states.get(one.name)):
-            doubts[one.name] = doubt
+        if doubt := _doubt(fresh, sound, table.take(mine), states.get(one.name)):
+            doubts[one.name], doubted[one.name] = doubt, kinds(sound)
             continue
         for reason, mask in wrong.items():
             left_out[reason] = left_out.get(reason, 0) + int(mask.sum())
@@ -141,6 +144,7 @@ def merge(
         table=result.take(~too_dear).canonical(),
         rows=rows,
         doubts=doubts,
+        doubted=doubted,
         left_out={reason: n for reason, n in left_out.items() if n},
     )
 
@@ -209,16 +213,22 @@ def _wrong(table: OfferTable) -> dict[str, Mask]:
     }
 
 
-def _doubt(all_rows: int, sound_rows: int, before: PartState | None) -> str | None:
+def _doubt(fresh: OfferTable, sound: OfferTable, held: OfferTable, before: PartState | None) -> str | None:
     """Why an answer is not taken, or None."""
-    wrong = all_rows - sound_rows
-    if wrong > max(FEW, MOST_WRONG * all_rows):
-        return f"{wrong:,} of {all_rows:,} prices cannot be true"
-    if before is None or before.rows < FEW or sound_rows >= LEAST_LEFT * before.rows:
+    wrong = len(fresh) - len(sound)
+    if wrong > max(FEW, MOST_WRONG * len(fresh)):
+        return f"{wrong:,} of {len(fresh):,} prices cannot be true"
+    now, then = kinds(sound), kinds(held)
+    if then < FEW or now >= LEAST_LEFT * then:
         return None
-    if before.doubted_rows is not None and sound_rows >= LEAST_LEFT * before.doubted_rows:
+    if before is not None and before.doubted == now:
         return None  # it said so before: the cloud means it
-    return f"only {sound_rows:,} offers where there were {before.rows:,}: taken if it comes again"
+    return f"only {now:,} kinds of machines where there were {then:,}: taken if it comes again"
+
+
+def kinds(table: OfferTable) -> int:
+    """How many machines are told of, however many zones each of them is in."""
+    return len(set(group_codes(table, "region", "instance_type", "market").tolist()))
 
 
 def _spot_above(table: OfferTable, now_s: float) -> Mask:

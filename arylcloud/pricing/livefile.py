@@ -41,8 +41,8 @@ class PartState:
     memory: Mapping[str, str] = field(default_factory=dict)
     rows: int = 0
     """Offers of the last answer that was taken."""
-    doubted_rows: int | None = None
-    """Offers of an answer that was not taken since it was so short: the same again is believed."""
+    doubted: int | None = None
+    """Kinds of machines in an answer that was not taken since it was so short: the same again is believed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -144,8 +144,8 @@ def _states(
         error = errors.get(name)
         one = by_name.get(name)
         if error is not None:
-            doubted = None if one is None or one.answer is None else len(one.answer.prices)
-            result[name] = replace(before, tried_s=now_s, error=error.message, doubted_rows=doubted)
+            doubted = merged.doubted.get(name)
+            result[name] = replace(before, tried_s=now_s, error=error.message, doubted=doubted)
         elif one is not None:
             result[name] = PartState(
                 regions=part.regions,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from arylcloud.core.errors import UsageError
 from arylcloud.core.live import LiveSource
-from arylcloud.core.ports import PriceSource, Provider
+from arylcloud.core.ports import Checks, Infrastructure, PriceSource, Provider
 from arylcloud.providers.settings import settings_for
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PROVIDERS: Final[dict[str, str]] = {
     "local": "arylcloud.providers.local.adapter:create",
 }
-"""Name → ``module:factory``; a factory is ``create(state_dir, settings) -> Adapter``."""
+"""Name → ``module:factory``; a factory is ``create(state_dir, settings) -> Provider``."""
 
 SOURCES: Final[dict[str, str]] = {
     "aws": "arylcloud.providers.aws.prices:create",
@@ -27,14 +27,25 @@ SOURCES: Final[dict[str, str]] = {
 }
 """Name → ``module:factory`` of live prices; a factory is ``create(settings, patience) -> LiveSource``."""
 
+INFRASTRUCTURES: Final[dict[str, str]] = {
+    "aws": "arylcloud.providers.aws.infrastructure:create",
+}
+"""Name → ``module:factory`` of what a cloud holds for us beside machines; ``create(state_dir, settings)``."""
+
+CHECKS: Final[dict[str, str]] = {
+    "aws": "arylcloud.providers.aws.checks:create",
+}
+"""Name → ``module:factory`` of ``check``; ``create(state_dir, settings)``."""
+
 
 class Adapter(Provider, PriceSource, Protocol):
-    """What a factory returns: a cloud that can be asked for machines and for its prices."""
+    """What the local cloud's factory returns: it is asked for machines and for its prices. The others' prices
+    come with the catalogue."""
 
 
 def load(
     name: str, *, state_dir: Path, environ: Mapping[str, str], config_dir: Path | None = None
-) -> Adapter:
+) -> Provider:
     """The adapter called ``name``; ``state_dir`` is the launcher's state folder (``Folders.state``),
     ``config_dir`` where ``config.toml`` may lie (``Folders.config``).
 
@@ -44,7 +55,27 @@ def load(
     path = PROVIDERS.get(name)
     if path is None:
         raise UsageError(f"there is no provider called {name!r}", hint=f"known: {', '.join(PROVIDERS)}")
-    return cast(Adapter, _factory(path)(state_dir, settings_for(name, environ, config_dir)))
+    return cast(Provider, _factory(path)(state_dir, settings_for(name, environ, config_dir)))
+
+
+def load_infrastructure(
+    name: str, *, state_dir: Path, environ: Mapping[str, str], config_dir: Path | None = None
+) -> Infrastructure | None:
+    """Of the cloud called ``name``; None where it holds nothing for us beside machines. Raises as ``load``."""
+    path = INFRASTRUCTURES.get(name)
+    if path is None:
+        return None
+    return cast(Infrastructure, _factory(path)(state_dir, settings_for(name, environ, config_dir)))
+
+
+def load_checks(
+    name: str, *, state_dir: Path, environ: Mapping[str, str], config_dir: Path | None = None
+) -> Checks:
+    """Of the cloud called ``name``. Raises UsageError where it has none; else as ``load``."""
+    path = CHECKS.get(name)
+    if path is None:
+        raise UsageError(f"there is nothing to check for {name!r}", hint=f"known: {', '.join(CHECKS)}")
+    return cast(Checks, _factory(path)(state_dir, settings_for(name, environ, config_dir)))
 
 
 def load_source(

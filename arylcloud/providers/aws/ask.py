@@ -15,26 +15,17 @@ from typing import Any, Final
 
 from arylcloud.core.errors import (
     AccessError,
-    ArylError,
     MissingExtraError,
     OtherCloudError,
     ThrottledError,
     UsageError,
 )
 from arylcloud.core.live import Meter
+from arylcloud.providers.aws.errors import not_sent, translated
 from arylcloud.providers.patience import Passing, Patience, retry_after_s
 
 HOME: Final = "us-east-1"
 """Where the price list is served, and the regions are asked for."""
-_THROTTLES: Final = frozenset(
-    {"RequestLimitExceeded", "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled"}
-    | {"RequestThrottledException", "TooManyRequestsException", "SlowDown", "EC2ThrottledException"}
-)
-_ACCESS: Final = frozenset(
-    {"AuthFailure", "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "ExpiredToken"}
-    | {"ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException", "OptInRequired"}
-    | {"InvalidSignatureException", "SignatureDoesNotMatch", "RequestExpired", "MissingAuthenticationToken"}
-)
 _REGIONAL: Final = re.compile(rf"^(https://[a-z0-9-]+\.){HOME}(\.amazonaws\.com|\.api\.aws)(?=[:/]|$)")
 """AWS's own addresses (FIPS and dual-stack ones, too); one of the user's serves every region."""
 _PAGE: Final = {"describe_spot_price_history": 1000, "get_products": 100, "list_price_lists": 100}
@@ -88,6 +79,7 @@ class Aws:
         self, client: Any, where: str, region: str, operation: str, asked: Mapping[str, Any], meter: Meter
     ) -> Any:
         from botocore import exceptions as errors
+        from botocore.parsers import ResponseParserError
 
         self._meant.region = region
         try:
@@ -96,36 +88,27 @@ class Aws:
             headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
             meter.count(calls=1, bytes_in=int(headers.get("content-length") or 0))
             raise self._refusal(error.response, where, operation) from error
-        except (
-            errors.NoCredentialsError,
-            errors.PartialCredentialsError,
-            errors.TokenRetrievalError,
-        ) as error:
-            raise AccessError(
-                f"{where}: no credentials: {error}", hint="aws configure, or AWS_PROFILE, or aws sso login"
-            ) from error
-        except (errors.HTTPClientError, errors.ResponseParserError) as error:
+        except (errors.HTTPClientError, ResponseParserError) as error:
             meter.count(calls=1)
             raise Passing(OtherCloudError(f"{where} cannot be reached: {error}")) from error
         except errors.BotoCoreError as error:
-            raise OtherCloudError(f"{where}: {error}") from error
+            raise not_sent(error, where) from error
         meter.count(
             calls=1, bytes_in=int(answer["ResponseMetadata"]["HTTPHeaders"].get("content-length") or 0)
         )
         return answer
 
     def _refusal(self, response: Mapping[str, Any], where: str, operation: str) -> Exception:
-        code = str(response.get("Error", {}).get("Code", ""))
-        text = f"{where}: {operation}: {code}: {response.get('Error', {}).get('Message', '')}"
+        error = translated(response, f"{where}: {operation}")
         metadata = response.get("ResponseMetadata", {})
         status = int(metadata.get("HTTPStatusCode") or 0)
-        if code in _THROTTLES or status == 429:
-            after_s = retry_after_s(metadata.get("HTTPHeaders", {}), self.clock.now_s())
-            return Passing(ThrottledError(text, code=code), after_s)
-        if code in _ACCESS:
-            return AccessError(text, code=code)
-        error: ArylError = OtherCloudError(text, code=code)
-        return Passing(error) if status >= 500 and isinstance(error, OtherCloudError) else error
+        after_s = retry_after_s(metadata.get("HTTPHeaders", {}), self.clock.now_s())
+        if isinstance(error, ThrottledError) or status == 429:
+            return Passing(ThrottledError(error.message, code=error.code), after_s)
+        if isinstance(error, AccessError):
+            return error
+        other = OtherCloudError(error.message, code=error.code)
+        return Passing(other, after_s) if status >= 500 else other
 
     def _client(self, service: str) -> Any:
         with self._lock:  # neither a session nor the making of a client is safe for threads

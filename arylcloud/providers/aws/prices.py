@@ -27,7 +27,7 @@ HISTORY_DAYS: Final = 90
 """So long AWS keeps spot prices."""
 EC2: Final = "AmazonEC2"
 LINUX: Final = "Linux/UNIX"
-_WANTED: Final = {
+WANTED: Final = {
     "instanceFamily": "GPU instance",
     "operatingSystem": "Linux",
     "tenancy": "Shared",
@@ -86,7 +86,7 @@ class AwsPrices:
     def _list(self, region: str, known: Known, meter: Meter) -> Answer:
         filters = [
             {"Type": "TERM_MATCH", "Field": field, "Value": value}
-            for field, value in {"regionCode": region, **_WANTED}.items()
+            for field, value in {"regionCode": region, **WANTED}.items()
         ]
         prices, described = PriceColumns(), dict[str, Shape]()
         left_out: Counter[str] = Counter()
@@ -98,8 +98,8 @@ class AwsPrices:
                 product = json.loads(text)
                 attributes = product["product"]["attributes"]
                 name = attributes.get("instanceType", "")
-                price = _on_demand(product)
-                if price is None or any(attributes.get(k, v) != v for k, v in _WANTED.items()):
+                price = hourly(product)
+                if price is None or any(attributes.get(k, v) != v for k, v in WANTED.items()):
                     left_out["no hourly on-demand price"] += 1
                 elif name in seen:
                     left_out["another price of the same machine"] += 1
@@ -170,7 +170,7 @@ def _seconds(timestamp: str) -> float:
     return datetime.fromisoformat(timestamp).timestamp()
 
 
-def _on_demand(product: Mapping[str, Any]) -> tuple[float, float] | None:
+def hourly(product: Mapping[str, Any]) -> tuple[float, float] | None:
     """(US dollars per hour, since when) of a product of the price list."""
     for term in product.get("terms", {}).get("OnDemand", {}).values():
         for dimension in term["priceDimensions"].values():

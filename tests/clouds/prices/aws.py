@@ -18,9 +18,9 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 import numpy as np
+from clouds.prices.server import Emulator, Request, Response
 
 from arylcloud.core.offer import Market, Offer
-from clouds.prices.server import Emulator, Request, Response
 
 NOT_ENABLED = ("af-south-1", "ap-east-1", "me-south-1")
 """Sold in, but not enabled in this account."""
@@ -115,10 +115,13 @@ class AwsPriceEmulator(Emulator):
 
     # ---------------------------------------------------------------- HTTP
 
-    def throttle(self) -> Response:
+    def throttle(self, request: Request) -> Response:
         headers = (
             {} if self.faults.retry_after_s is None else {"Retry-After": f"{self.faults.retry_after_s:g}"}
         )
+        if "x-amz-target" in request.headers:
+            body = json.dumps({"__type": "ThrottlingException", "message": "Rate exceeded"}).encode()
+            return Response(status=400, body=body, kind="application/x-amz-json-1.1", headers=headers)
         return _error(503, "RequestLimitExceeded", "Request limit exceeded.", headers)
 
     def answer(self, request: Request) -> Response:

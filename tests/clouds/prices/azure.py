@@ -1,4 +1,4 @@
-"""Azure: ``/api/retail/prices``: an OData filter, pages of 1,000, links to the next one that name Microsoft's host."""
+"""Azure: ``/api/retail/prices``: an OData filter, pages of 1,000, links that name Microsoft's host."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote
 
-from arylcloud.core.offer import Market, Offer
 from clouds.prices.server import Emulator, Request, Response
 
-PAGE = 1000
+from arylcloud.core.offer import Market, Offer
+
+MOST = 1000
 _CONDITION = re.compile(
-    r"\s*(?:(?P<field>\w+) eq '(?P<value>[^']*)'|(?P<call>startswith|contains)\((?P<of>\w+), ?'(?P<text>[^']*)'\))\s*"
+    r"\s*(?:(?P<field>\w+) eq '(?P<value>[^']*)'"
+    r"|(?P<call>startswith|contains)\((?P<of>\w+), ?'(?P<text>[^']*)'\))\s*"
 )
 _FIELDS = {"priceType": "type"}
 _SERIES = ("D", "Das", "Dds", "Ds", "E", "Eas", "Eds", "F", "Fs", "L", "Ls", "B", "M", "HB", "DC", "EC")
@@ -25,6 +27,7 @@ class AzurePriceEmulator(Emulator):
     def __init__(self, offers: tuple[Offer, ...], *, other_sizes: int = 500) -> None:
         super().__init__()
         self._other_sizes = other_sizes
+        self.page = MOST
         self.usd = {
             (o.region, o.instance_type, o.market): o.usd_per_hour
             for o in offers
@@ -56,7 +59,7 @@ class AzurePriceEmulator(Emulator):
     def held_rows(self) -> int:
         return sum(len(self.items(region)) for region in self.regions)
 
-    def throttle(self) -> Response:
+    def throttle(self, request: Request) -> Response:
         headers = (
             {} if self.faults.retry_after_s is None else {"Retry-After": f"{self.faults.retry_after_s:g}"}
         )
@@ -77,13 +80,13 @@ class AzurePriceEmulator(Emulator):
         self.served["prices"] += 1
         regions = [named.group(1)] if named else self.regions
         matching = [item for item in self._all(regions) if all(holds(item) for holds in conditions)]
-        page = matching[skip : skip + PAGE]
+        page = matching[skip : skip + self.page]
         link = None
-        if skip + PAGE < len(matching):
+        if skip + self.page < len(matching):
             version = request.query.get("api-version", "")
             link = (
                 f"https://prices.azure.com:443/api/retail/prices?api-version={version}"
-                f"&$filter={quote(text)}&$skip={skip + PAGE}"
+                f"&$filter={quote(text)}&$skip={skip + self.page}"
             )
         body = {
             "BillingCurrency": "USD",
@@ -115,8 +118,8 @@ def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
 
 
 def _machine(region: str, name: str, usd: float, spot_usd: float) -> list[dict[str, Any]]:
-    """Its meters: Linux and Windows; pay-as-you-go, spot, low priority; a secondary meter, one that is over, one
-    that is not in force yet; a reservation and one for developers."""
+    """Its meters: Linux and Windows; pay-as-you-go, spot, low priority; a secondary meter, one that is over,
+    one that is not in force yet; a reservation and one for developers."""
     size = name.removeprefix("Standard_").replace("_", " ")
     product = f"Virtual Machines {size.split(' ')[0]} Series"
     common = {"region": region, "name": name, "size": size}

@@ -1,7 +1,7 @@
 """GCP: ``/v1/services/6F81-5844-456A/skus`` of the Cloud Billing Catalog.
 
-Prices of parts are made so that a machine's parts add up to what the bundled catalogue says of one machine of its
-family; what the other machines cost follows, and ``machine_usd`` says it in numbers of its own.
+Prices of parts are made so that a machine's parts add up to what the bundled catalogue says of one machine of
+its family; what the other machines cost follows, and ``machine_usd`` says it in numbers of its own.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import zlib
 from functools import cached_property
 from typing import Any
 
-from arylcloud.core.offer import Market, Offer
 from clouds.prices.server import Emulator, Request, Response
+
+from arylcloud.core.offer import Market, Offer
 
 COMPUTE = "6F81-5844-456A"
 MACHINES: dict[str, tuple[str, str, str, float]] = {
@@ -139,7 +140,7 @@ class GcpPriceEmulator(Emulator):
     def _pages(self) -> dict[int, bytes]:
         return {}
 
-    def throttle(self) -> Response:
+    def throttle(self, request: Request) -> Response:
         headers = (
             {} if self.faults.retry_after_s is None else {"Retry-After": f"{self.faults.retry_after_s:g}"}
         )

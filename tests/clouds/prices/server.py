@@ -59,7 +59,7 @@ class Emulator:
     def answer(self, request: Request) -> Response:
         raise NotImplementedError
 
-    def throttle(self) -> Response:
+    def throttle(self, request: Request) -> Response:
         raise NotImplementedError
 
     def held_rows(self) -> int:
@@ -78,7 +78,7 @@ class Emulator:
             every = self.faults.throttle_every
             refused = bool(every) and self.served["calls"] % every == 0
             self.served["throttled"] += refused
-        response = self.throttle() if refused else self.answer(request)
+        response = self.throttle(request) if refused else self.answer(request)
         with self._lock:
             self.served["rows"] += response.rows
         return response
