@@ -124,7 +124,7 @@ class Allocation:
     """Indices of jobs that no round can place: no type where they run has that many workers."""
     spare: F | None = None
     """(n, m) ≥ 0: whom GPUs of a type that are left over help most, or cost the objective least; larger =
-    first, 0 = after those. Read by rounds for jobs without a share on the type; None = by what they are owed."""
+    first, 0 = after those. Rounds read it for jobs without a share there; None = by what they are owed."""
     memory: object | None = None
 
 
