@@ -15,6 +15,12 @@ import numpy as np
 from arylcloud.core.errors import ArylError
 from arylcloud.planner.cluster import F, I
 
+
+class OutOfNodes(Exception):
+    """Branch and bound came to its ``mip_max_nodes`` without a proof. A limit in nodes, not in seconds: the
+    same inputs have the same answer on a slow machine and on a fast one."""
+
+
 NONE: Mapping[str, bool | float | str] = MappingProxyType({})
 
 
@@ -85,13 +91,13 @@ def run(solver: Any) -> None:
 
 def solve(solver: Any, what: str, *, hint: str | None = None) -> Any:
     """Run ``solver``, again or for the first time; :class:`ArylError` unless the end is optimal,
-    :class:`TimeoutError` at the ``time_limit``."""
+    :class:`OutOfNodes` at the ``mip_max_nodes``."""
     import highspy
 
     run(solver)
     status = solver.getModelStatus()
-    if status == highspy.HighsModelStatus.kTimeLimit:
-        raise TimeoutError(what)
+    if status == highspy.HighsModelStatus.kSolutionLimit:
+        raise OutOfNodes(what)
     if status != highspy.HighsModelStatus.kOptimal:
         raise ArylError(f"{what}: not solved ({solver.modelStatusToString(status)})", hint=hint)
     return solver

@@ -63,7 +63,7 @@ def test_a_solver_whose_start_is_its_answer_is_not_believed() -> None:
     assert found.config.tolist() == [7, 2, 1]
 
 
-def test_without_time_for_a_proof_there_is_an_answer_with_its_bound_or_a_clear_no(
+def test_without_nodes_for_a_proof_there_is_an_answer_with_its_bound_or_a_clear_no(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Odd jobs on even machines: the relaxation is fractional, so that there is something to prove."""
@@ -72,10 +72,22 @@ def test_without_time_for_a_proof_there_is_an_answer_with_its_bound_or_a_clear_n
     utility = rng.uniform(0.1, 1, (30, 12)) * gpus**0.5
     exact = best_configurations(utility, gpus, kind, np.full(3, 11.0))
     with pytest.raises(ArylError, match="no proof"):
-        best_configurations(utility, gpus, kind, np.full(3, 11.0), seconds=0.0)
+        best_configurations(utility, gpus, kind, np.full(3, 11.0), nodes=0)
     monkeypatch.setattr(configurations, "CLOSE", 0.1)
-    near = best_configurations(utility, gpus, kind, np.full(3, 11.0), seconds=0.0)
+    near = best_configurations(utility, gpus, kind, np.full(3, 11.0), nodes=0)
     assert near.objective <= exact.objective + 1e-9 <= near.bound + 2e-9
+
+
+@pytest.mark.parametrize("unit", [2.0**-60, 2.0**-30, 2.0**30, 2.0**60])
+def test_the_unit_of_utility_does_not_matter(unit: float) -> None:
+    rng = np.random.default_rng(0)
+    gpus, kind = np.tile([1.0, 2.0, 3.0, 5.0], 3), np.repeat([0, 1, 2], 4)
+    utility = rng.uniform(0.1, 1, (30, 12)) * gpus**0.5
+    one = best_configurations(utility, gpus, kind, np.full(3, 11.0))
+    other = best_configurations(utility * unit, gpus, kind, np.full(3, 11.0))
+    assert other.config.tolist() == one.config.tolist()
+    assert (other.objective, other.bound) == (one.objective * unit, one.bound * unit)
+    np.testing.assert_array_equal(other.worker_value, one.worker_value * unit)
 
 
 def test_no_jobs_and_no_workers() -> None:
