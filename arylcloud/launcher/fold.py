@@ -138,6 +138,8 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
         case ev.LimitUnknown():
             return replace(state, limits_unknown=state.limits_unknown | {event.limit})
         case ev.LeaseEnding():
+            if event.code == "lost" and event.lease_id in state.leases:  # whatever its cloud will say of it
+                state = _cool(state, state.leases[event.lease_id].offer, at_s)
             return _lease(state, event.lease_id, at_s, LeasePhase.ENDING, ending_code=event.code)
         case ev.LeaseReleased():
             state = _lease(

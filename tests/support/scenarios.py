@@ -98,8 +98,9 @@ def lost_when_its_cloud_is_silent_too(folder: Path) -> None:
     assert len(h.state.leases) == 1, "too early"
     h.tick(12)
     assert len(h.state.leases) == 2
-    lease = next(iter(h.state.leases.values()))
+    lease, instead = h.state.leases.values()
     assert lease.phase is LeasePhase.ENDING, "its cloud has not confirmed: it may still cost"
+    assert instead.offer.region != lease.offer.region, "a loss is a loss, also where its cloud is silent"
     h.world.lists_fail = False
     finish(h)
 
