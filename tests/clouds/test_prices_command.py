@@ -204,7 +204,7 @@ def test_history(clouds: PriceEmulators, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_bar_on_a_terminal_only(clouds: PriceEmulators, tmp_path: Path) -> None:
     code = (
         "import os, pty, sys\n"
-        "argv = [sys.executable, '-m', 'arylcloud', 'prices', '--refresh', '--infra', 'aws', '--limit', '1']\n"
+        "argv = [sys.executable, '-m', 'arylcloud', 'prices', '--refresh', '--cloud', 'aws', '--limit=1']\n"
         "sys.exit(os.waitstatus_to_exitcode(pty.spawn(argv)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=120)

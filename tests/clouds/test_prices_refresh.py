@@ -221,6 +221,18 @@ def test_a_region_that_is_down_keeps_its_prices_and_their_age(world: World) -> N
     assert load_live(world.folder, base_file({}))[1].stale == {}
 
 
+def test_aws_without_its_price_list_still_tells_its_spot_prices(world: World) -> None:
+    world.emulators.aws.faults.down = {"pricing", "us-east-1"}
+    done = world.refresh(["aws"])
+    outcomes = {part.name: part.outcome for part in done.parts}
+    assert outcomes["spot/eu-west-1"] is Outcome.ANSWERED, "though us-east-1 cannot say which regions there are"
+    assert {name for name, outcome in outcomes.items() if outcome is Outcome.STALE} == {
+        *("list/eu-west-1", "list/us-east-1", "spot/us-east-1"),
+    }
+    world.emulators.aws.faults.down = set()
+    assert {part.outcome for part in world.refresh(["aws"]).parts} == {Outcome.ANSWERED}
+
+
 def test_the_history_has_every_change_and_no_other(world: World) -> None:
     """Over refreshes some of which fail, and one that begins anew."""
     world.refresh(["aws"])

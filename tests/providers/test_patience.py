@@ -138,12 +138,12 @@ def test_statuses(status: int, document: object, expected: type[Exception], aske
 
 def test_a_redirect_is_not_followed_with_what_we_carry() -> None:
     stolen: list[str | None] = []
-    with server(lambda h: (stolen.append(h.headers["Authorization"]), reply(h, 200, {}))[1]) as thief:
-        with (
-            server(lambda h: reply(h, 302, {}, Location=f"{thief}/x")) as url,
-            pytest.raises(OtherCloudError),
-        ):
-            Web("gcp", Patience(clock=Waits())).get_json(url, Meter(), {"Authorization": "Bearer secret"})
+    with (
+        server(lambda h: (stolen.append(h.headers["Authorization"]), reply(h, 200, {}))[1]) as thief,
+        server(lambda h: reply(h, 302, {}, Location=f"{thief}/x")) as url,
+        pytest.raises(OtherCloudError),
+    ):
+        Web("gcp", Patience(clock=Waits())).get_json(url, Meter(), {"Authorization": "Bearer secret"})
     assert stolen == []
 
 

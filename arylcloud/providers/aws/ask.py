@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from arylcloud.core.errors import (
     AccessError,
+    CloudError,
     MissingExtraError,
     OtherCloudError,
     ThrottledError,
@@ -26,6 +27,7 @@ from arylcloud.providers.patience import Passing, Patience, retry_after_s
 
 HOME: Final = "us-east-1"
 """Where the price list is served, and the regions are asked for."""
+_ALWAYS_ENABLED: Final = (HOME, "eu-west-1", "us-west-2")
 _REGIONAL: Final = re.compile(rf"^(https://[a-z0-9-]+\.){HOME}(\.amazonaws\.com|\.api\.aws)(?=[:/]|$)")
 """AWS's own addresses (FIPS and dual-stack ones, too); one of the user's serves every region."""
 _PAGE: Final = {"describe_spot_price_history": 1000, "get_products": 100, "list_price_lists": 100}
@@ -48,9 +50,15 @@ class Aws:
         return datetime.fromtimestamp(self.clock.now_s(), UTC)
 
     def regions(self, meter: Meter) -> set[str]:
-        """Regions that this account has enabled."""
-        page = self.call("ec2", HOME, "describe_regions", {}, meter)
-        return {one["RegionName"] for one in page["Regions"]}
+        """Regions that this account has enabled; asked of another one where the first does not answer."""
+        for last, region in enumerate(_ALWAYS_ENABLED, start=1 - len(_ALWAYS_ENABLED)):
+            try:
+                page = self.call("ec2", region, "describe_regions", {}, meter)
+                return {one["RegionName"] for one in page["Regions"]}
+            except CloudError:
+                if last == 0:
+                    raise
+        raise AssertionError("unreachable")
 
     def zone_ids(self, region: str, meter: Meter) -> dict[str, str]:
         """This account's names of a region's zones → their ids."""

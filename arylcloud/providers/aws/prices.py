@@ -47,10 +47,18 @@ class AwsPrices:
 
     def __init__(self, aws: Aws) -> None:
         self._aws = aws
+        self._no_lists: CloudError | None = None
+        """Why the versions of the lists could not be told: then the lists are not asked for, but spot is."""
 
     def parts(self, known: Known, regions: Sequence[str], meter: Meter) -> list[Part]:
         enabled = self._aws.regions(meter)
-        versions = self._versions(regions, meter)
+        self._no_lists = None
+        versions: Mapping[str, str | None]
+        try:
+            versions = self._versions(regions, meter)
+        except CloudError as error:
+            self._no_lists = error
+            versions = dict.fromkeys(known.regions)
         wanted = set(regions) or (known.regions | enabled)
         lists = [
             Part(
@@ -70,6 +78,8 @@ class AwsPrices:
     def ask(self, part: Part, memory: Memory, known: Known, meter: Meter) -> Answer:
         (region,) = part.regions
         if part.name.startswith(_LIST):
+            if self._no_lists is not None:
+                raise self._no_lists
             return self._list(region, known, meter)
         return self._spot(region, memory, known, meter)
 

@@ -129,6 +129,9 @@ class AwsPriceEmulator(Emulator):
         if signed is None:
             return _error(401, "AuthFailure", "AWS was not able to validate the provided access credentials")
         region, service = signed.groups()
+        if service == "pricing" and "pricing" in self.faults.down:
+            body = json.dumps({"__type": "InternalErrorException", "message": "An error on the server."})
+            return Response(status=500, body=body.encode(), kind="application/x-amz-json-1.1")
         if service == "pricing":
             target = request.headers["x-amz-target"].partition(".")[2]
             self.served[target] += 1
