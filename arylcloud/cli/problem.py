@@ -90,11 +90,16 @@ def _show(answer: dict[str, Any], kinds: list[str], gpus: list[float]) -> None:
         print_(f"certified: the optimum is not better than {answer['bound']:.8g}\n")
     if answer["worker_value"] is not None:
         values = ", ".join(f"{t} {v:.4g}" for t, v in zip(types, answer["worker_value"], strict=True))
-        print_(f"one more worker changes the objective by: {values}\n")
+        print_(f"one more worker improves the objective by: {values}\n")
     if answer["fallback"]:
         print_("the deadlines cannot all be kept and were dropped\n")
     if answer["unmet"]:
         print_(f"deadlines that cannot be kept: jobs {', '.join(map(str, answer['unmet']))}\n")
+    if answer["unplaceable"]:
+        lost = ", ".join(map(str, answer["unplaceable"]))
+        print_(
+            f"more GPUs than any type on which they run has: jobs {lost} (a share of theirs is on paper)\n"
+        )
 
 
 def _percent(share: float) -> str:

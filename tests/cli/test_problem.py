@@ -78,6 +78,19 @@ def test_the_table(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said[4].startswith("allox: objective 800, ")
 
 
+def test_what_a_worker_is_worth_and_who_has_no_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [{"num_steps_remaining": 1000}, {"num_steps_remaining": 600, "scale_factor": 4}]
+    path = tmp_path / "large.json"
+    path.write_text(json.dumps({**TWO, "jobs": jobs, "pairs": []}))
+    assert run(["plan", "--problem", str(path), "--policy", "min_total_duration_perf"]) == 0
+    said = capsys.readouterr().out
+    worth = next(line for line in said.splitlines() if line.startswith("one more worker improves"))
+    assert [float(part.split()[-1]) >= 0 for part in worth.split(":")[1].split(",")] == [True, True]
+    assert "more GPUs than any type on which they run has: jobs 1 (" in said
+
+
 def test_the_seed_draws_the_lots(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def drawn(seed: int) -> str:
         assert run(["plan", "--problem", str(two), "--policy", "fifo", "--seed", str(seed), "--json"]) == 0

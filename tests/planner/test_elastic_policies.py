@@ -155,6 +155,20 @@ def test_elasticflow_refuses_what_cannot_be_kept_and_says_who() -> None:
     assert later.config.tolist() == [0, -1]  # admitted: it starts when the first has ended
 
 
+def test_elasticflow_takes_what_is_free_before_what_costs() -> None:
+    problem = fresh(3, jobs=1, types=2, workers=4)
+    problem = replace(
+        problem,
+        rate=problem.configs.gpus[None, :].astype(float),
+        work_left=np.array([100.0]),
+        deadline_s=np.array([100.0]),
+        usd_per_hour=np.array([0.0, 0.2]),
+    )
+    for prices, kind in (([0.0, 0.2], 0), ([0.2, 0.0], 1)):
+        chosen = elasticflow(replace(problem, usd_per_hour=np.array(prices)), RNG).config
+        assert problem.configs.worker_type[chosen].tolist() == [kind]
+
+
 def test_optimus_gives_the_next_gpu_to_whom_it_saves_most() -> None:
     """Two jobs of linear scaling, 4 GPUs: the long one gets what is left of the base."""
     problem = fresh(4, jobs=2, types=1, workers=5)

@@ -74,6 +74,15 @@ def test_fifo_stays_and_the_head_of_the_queue_inherits() -> None:
         assert after == [*np.delete(before[:4], gone), before[gone]]
 
 
+def test_fifo_gives_up_a_place_whose_workers_are_gone() -> None:
+    problem = jobs([[1, 1]] * 3, [3, 0])
+    first = solve("fifo", problem)
+    assert on(first) == [0, 0, 0]
+    shrunk = replace(problem, workers=np.array([1.0, 1.0]), memory=first.memory)
+    after = on(solve("fifo", shrunk))
+    assert after == [0, 1, -1]
+
+
 def test_fifo_is_strict_and_a_job_without_throughput_blocks_nobody() -> None:
     large_second = jobs([[1, 2]] * 3, [1, 2], gpus=[1, 4, 1])
     for name in ("fifo", "fifo_perf"):
@@ -117,6 +126,19 @@ def test_srtf_counts_gpus_and_passes_over_who_does_not_fit() -> None:
 
 
 # ---------------------------------------------------------------- AlloX
+
+
+@pytest.mark.parametrize("workers", [[4, 0], [4, 3]])
+def test_a_type_without_room_for_a_job_makes_it_no_shorter(workers: list[int]) -> None:
+    """Four GPUs of the second type do not exist: the first job is not a hundred times as fast there."""
+    problem = jobs([[1, 100], [2, 1]], workers, gpus=[4, 2], steps_left=np.array([100.0, 150.0]))
+    assert on(solve("srtf", problem)) == [-1, 0]  # 400 and 150 GPU-s
+
+
+def test_themis_knows_that_a_job_cannot_catch_up_on_a_type_that_is_not_there() -> None:
+    problem = jobs([[1, 100], [2, 1]], [2, 0], gpus=[2, 2], steps_left=np.array([100.0, 150.0]))
+    late = replace(problem, age_s=np.array([50.0, 0.0]))
+    assert on(solve("themis", late)) == [0, -1]  # (50 + 100)/200 against 75/150
 
 
 def test_allox_moves_nobody() -> None:

@@ -1,7 +1,8 @@
 """Multiple-choice knapsack: at most one item of each group, total weight within capacity, most value.
 
 Exact dynamic programme over capacity, one group after the other, O(capacity · items) time and
-O(capacity · groups) bytes for the way back (Kellerer, Pferschy, Pisinger: *Knapsack Problems*, 2004, §11.5).
+O(capacity · groups) for the way back, a byte each up to 127 items per group (Kellerer, Pferschy, Pisinger:
+*Knapsack Problems*, 2004, §11.5).
 """
 
 from __future__ import annotations
@@ -11,28 +12,23 @@ from numpy.typing import NDArray
 
 from arylcloud.planner.cluster import F, I
 
-MAX_ITEMS = 127
-"""Per group: a choice is one signed byte."""
-
 
 def best_items(value: F, weight: I, capacity: int) -> I:
     """(g,) the item chosen in each of g groups, -1 = none; value and weight: (g, k).
 
     Items of no positive value, and of more weight than fits, are never taken. Of equal totals the lighter
-    wins, then the earlier item. Weights are ≥ 0 and integral; fewer than 128 items per group.
+    wins, then the earlier item. Weights are ≥ 0 and integral.
 
     >>> value = np.array([[30.0, 33.0], [3.3, 6.7]])
     >>> best_items(value, np.array([[3, 4], [1, 4]]), 4)
     array([0, 0])
     """
     groups, items = value.shape
-    if items > MAX_ITEMS:
-        raise ValueError(f"{items} items in a group, at most {MAX_ITEMS}")
     if weight.min(initial=0) < 0:
         raise ValueError("negative weight")
     capacity = int(min(capacity, weight.max(axis=1, initial=0).sum()))
     best = np.zeros(max(capacity, 0) + 1)
-    came = np.full((groups, len(best)), -1, dtype=np.int8)
+    came = np.full((groups, len(best)), -1, dtype=np.int8 if items <= np.iinfo(np.int8).max else np.int32)
     spent, order = 0, np.argsort(weight, axis=1, kind="stable")
     for g in range(groups):
         old, new = best, best.copy()
@@ -54,7 +50,7 @@ def best_items(value: F, weight: I, capacity: int) -> I:
     return _back(came, weight, best)
 
 
-def _back(came: NDArray[np.int8], weight: I, best: F) -> I:
+def _back(came: NDArray[np.int8] | NDArray[np.int32], weight: I, best: F) -> I:
     chosen = np.full(len(came), -1, dtype=np.int64)
     left = int(np.argmax(best >= best[-1])) if len(best) else 0
     for g in range(len(came) - 1, -1, -1):

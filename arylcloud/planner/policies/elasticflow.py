@@ -6,9 +6,9 @@ before its own. A job for which no share does is refused: it breaks no promise t
 are free now go, one step at a time, to the job whose rate grows most per GPU, relative to what it has; then
 to jobs without a deadline, and last to refused ones.
 
-Departures: several types (a job takes the one whose share costs fewest $/h, GPUs count 1 where unpriced);
-time is exact between changes of the free GPUs, not in slots; a job that changes its configuration loses
-``restart_s`` before it works.
+Departures: several types (a job takes the one whose share costs fewest $/h; where no type has a price, the
+one of fewest GPUs); time is exact between changes of the free GPUs, not in slots; a job that changes its
+configuration loses ``restart_s`` before it works.
 """
 
 from __future__ import annotations
@@ -116,8 +116,9 @@ def _smallest(
 ) -> tuple[int, Use] | None:
     """The cheapest share that meets the deadline and what the job then holds over time; None where none
     does. A promised share comes first: a smaller one, held longer, could stand in the way of a promise."""
+    price = problem.usd_per_hour if problem.usd_per_hour.any() else np.ones(len(problem.workers))
     options = sorted(
-        (ladders.gpus(rungs[top]) * (float(problem.usd_per_hour[kind]) or 1.0), kind, top)
+        (ladders.gpus(rungs[top]) * float(price[kind]), kind, top)
         for kind, rungs in enumerate(ladders.steps[job])
         for top in range(len(rungs))
     )

@@ -17,9 +17,10 @@ GAIN = 1.5
 def fifo(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     """Gavel (OSDI 2020) §4.2, agnostic: a uniformly random type among those with ``s_i`` free workers.
 
-    Jobs that were placed stay where they are; the head of the queue inherits the slot of a job that has
-    ended. The published code draws the type and then uses another (the last free one by name, whether
-    free or not); this is the rule it meant. ``memory``: {job id: name of its type}.
+    Jobs that were placed stay where they are, as long as their workers are there; the head of the queue
+    inherits the slot of a job that has ended. The published code draws the type and then uses another (the
+    last free one by name, whether free or not); this is the rule it meant. ``memory``: {job id: name of its
+    type}.
 
     Returns 0/1 shares, shape (n, m).
     """
@@ -29,9 +30,10 @@ def fifo(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     at = {int(job): i for i, job in enumerate(problem.ids)}
     column = {name: j for j, name in enumerate(problem.worker_types)}
     for job, name in held.items():
-        if job in at and name in column:
-            placed[at[job]] = column[name]
-            free[column[name]] -= problem.gpus[at[job]]
+        i, j = at.get(job, -1), column.get(name, -1)
+        if i >= 0 and j >= 0 and problem.gpus[i] <= free[j]:
+            placed[i] = j
+            free[j] -= problem.gpus[i]
     queue = [i for i in range(len(problem)) if placed[i] < 0]
     for name in (name for job, name in held.items() if job not in at and name in column):
         j = column[name]

@@ -3,11 +3,11 @@
     ρ_i = (t_i + N_i / max_j T_ij) / (C_i + N_i / q_i)
 
 what the ratio of finishing shared to finishing alone will be, at the least, if the job runs at full speed
-from now on: waiting raises it, so that no job is passed over for ever. t_i, C_i, q_i as in
-:mod:`arylcloud.planner.policies.finish_time_fairness`, which is the same wish as one convex program in
-fractions. Themis offers the free GPUs to the worst fifth first and lets them bid; the payments keep bids
-honest and do not concern a scheduler that measures throughput itself. Here all stand in one order, worst
-first, each on its fastest free type: that is max-min on ρ with whole GPUs.
+from now on (on its fastest type that has room for it at all): waiting raises it, so that no job is passed
+over for ever. t_i, C_i, q_i as in :mod:`arylcloud.planner.policies.finish_time_fairness`, which is the same
+wish as one convex program in fractions. Themis offers the free GPUs to the worst fifth first and lets them
+bid; the payments keep bids honest and do not concern a scheduler that measures throughput itself. Here all
+stand in one order, worst first, each on its fastest free type: that is max-min on ρ with whole GPUs.
 Reference: Mahajan et al., NSDI 2020, §3-4.
 """
 
@@ -17,25 +17,14 @@ import numpy as np
 
 from arylcloud.planner.cluster import Allocation, ClusterProblem, isolated_rates
 from arylcloud.planner.policies.finish_time_fairness import time_alone
+from arylcloud.planner.policies.inorder import fastest_free, full_speed
 
 
 def themis(problem: ClusterProblem, _rng: np.random.Generator) -> Allocation:
     """0/1 shares, (n, m). Equal ratios: the job that came first. Who fits nowhere is passed over."""
     alone, memory = time_alone(problem)
     with np.errstate(divide="ignore"):
-        shared = problem.age_s + problem.steps_left / problem.throughput.max(axis=1, initial=0.0)
+        shared = problem.age_s + problem.steps_left / full_speed(problem)
         isolated = alone + problem.steps_left / isolated_rates(problem)
     ratio = np.divide(shared, isolated, out=np.full(len(problem), -np.inf), where=isolated < np.inf)
-    # by name among types that are equally fast: the order in which they stand must not decide
-    by_name = np.argsort(problem.worker_types)
-    rows = problem.throughput[:, by_name].tolist()
-    free = problem.workers[by_name].tolist()
-    gpus = problem.gpus.tolist()
-    shares = np.zeros(problem.throughput.shape)
-    for i in np.argsort(-ratio, kind="stable").tolist():
-        fits = [j for j, left in enumerate(free) if left >= gpus[i] and rows[i][j] > 0]
-        if fits:
-            j = max(fits, key=rows[i].__getitem__)
-            free[j] -= gpus[i]
-            shares[i, by_name[j]] = 1.0
-    return Allocation(shares=shares, memory=memory)
+    return Allocation(shares=fastest_free(problem, np.argsort(-ratio, kind="stable")), memory=memory)

@@ -166,7 +166,17 @@ def test_two_jobs_of_aryls_worked_example() -> None:
     assert sum(value[i, j] for i, j in enumerate(chosen) if j >= 0) == pytest.approx(100 / 3)
 
 
-@pytest.mark.parametrize(("weight", "items"), [(-1, 2), (1, 128)])
-def test_what_the_knapsack_cannot_hold(weight: int, items: int) -> None:
-    with pytest.raises(ValueError, match=r"negative|at most"):
-        best_items(np.ones((1, items)), np.full((1, items), weight), 5)
+def test_no_item_weighs_less_than_nothing() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        best_items(np.ones((1, 2)), np.full((1, 2), -1), 5)
+
+
+@pytest.mark.parametrize("items", [127, 128, 300])
+def test_a_group_may_have_as_many_items_as_a_job_has_sizes(items: int) -> None:
+    value = np.arange(1, items + 1, dtype=float)[None, :]
+    weight = np.arange(1, items + 1)[None, :]
+    assert best_items(value, weight, items).tolist() == [items - 1]
+    assert best_items(np.repeat(value, 2, axis=0), np.repeat(weight, 2, axis=0), 2 * items).tolist() == [
+        items - 1,
+        items - 1,
+    ]
