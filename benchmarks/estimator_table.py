@@ -42,7 +42,7 @@ class Line(NamedTuple):
         """To the digits that the spec prints; None where it says nothing."""
         if self.spec is None:
             return None
-        digits = [3 if s < 0.1 or s * 1000 % 10 else 2 for s in self.spec]
+        digits = [3 if s < 0.1 or round(s * 1000) % 10 else 2 for s in self.spec]
         ours = (self.median, self.p95)
         return all(round(o, d) <= s for o, s, d in zip(ours, self.spec, digits, strict=True))
 
@@ -59,22 +59,28 @@ def score(title: str, found: Sequence[tuple[float, bool, float]], spec: tuple[fl
 # ---------------------------------------------------------------- completion
 
 
-def completion_lines(data: Path, rows: Rows) -> list[Line]:
+def completion_lines(data: Path, rows: Rows, *, more: bool = True) -> list[Line]:
+    """The columns of the spec, and with ``more`` the same rows cut otherwise."""
     learned = training_set(data)
     per_round = mlperf_8gpu(rows, by_round=True, steady=True)
     columns: list[tuple[str, list[Sample], Pair | None, Pair | None]] = [
         ("Lambda, 1 GPU", lambda_1gpu(rows), (0.165, 0.64), (0.07, 0.28)),
         ("MLPerf, 8 GPUs, per round", per_round, (0.16, 0.62), (0.10, 0.36)),
         ("Gavel, 1 GPU", gavel(data), (0.37, 1.75), (0.23, 2.09)),
-        ("  MLPerf, with run-time rates", mlperf_8gpu(rows, by_round=True, steady=False), None, None),
-        ("  MLPerf, all rounds as one", mlperf_8gpu(rows, by_round=False, steady=False), None, None),
-        ("  Gavel, every placement", gavel(data, counts=GAVEL_COUNTS), None, None),
     ]
+    if more:
+        untidy = mlperf_8gpu(rows, by_round=True, steady=False)
+        columns += [
+            ("  MLPerf, with run-time rates", untidy, None, None),
+            ("  MLPerf, all rounds as one", mlperf_8gpu(rows, by_round=False, steady=False), None, None),
+            ("  Gavel, every placement", gavel(data, counts=GAVEL_COUNTS), None, None),
+        ]
+    held_by = {title: held_out(samples, learned) for title, samples, _, _ in columns}
     lines: list[Line] = []
     pooled: dict[str, tuple[float, ...]] = defaultdict(tuple)
     for rung, suffix in (("one other GPU", "/1"), ("two and more", "/2")):
-        for title, samples, one, many in columns:
-            held = held_out(samples, learned)
+        for title, _, one, many in columns:
+            held = held_by[title]
             found = score_held([h for h in held if h.found.name.endswith(suffix)], held)
             assert found is not None
             spec = one if suffix == "/1" else many
@@ -265,7 +271,5 @@ def print_table(lines: Sequence[Line]) -> None:
     for x in lines:
         spec = "" if x.spec is None else f"{100 * x.spec[0]:.3g} / {100 * x.spec[1]:.3g} %"
         verdict = {None: "", True: "holds", False: "WORSE"}[x.holds]
-        print(
-            f"{x.title:<58} {x.figures:>6}  {x.median:>6.1%}  {x.p95:>6.1%}   {spec:<13} {x.covered:>6.1%}"
-            f"       {x.width:>6.2f}  {verdict}"
-        )
+        band = f"{x.covered:>6.1%}       {x.width:>6.2f}" if x.width > 1 else ""
+        print(f"{x.title:<58} {x.figures:>6}  {x.median:>6.1%}  {x.p95:>6.1%}   {spec:<13} {band}  {verdict}")

@@ -1,4 +1,6 @@
-"""``arylcloud profile``: what a job gets out of a GPU, as measured, published or estimated."""
+"""``arylcloud profile``: what a job gets out of a GPU, as measured, published or estimated.
+
+``measure``, ``import`` and ``check`` stand in :mod:`.profilework`."""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from arylcloud.cli import profilework
+
 if TYPE_CHECKING:
     from arylcloud.core.job import ProfileRef
     from arylcloud.planner.estimator import Estimate
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
     from arylcloud.planner.profiles import Library, Measurement
 
 app = typer.Typer(
-    help="What a job gets out of a GPU: list, show, estimate.",
+    help="What a job gets out of a GPU: list, show, estimate, measure, import, check.",
     add_completion=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -57,6 +61,7 @@ def list_(
 
     console = stdout()
     titled = console.width >= TITLED
+    sourced = titled and any(e.origin != "bundled" for e in entries)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("profile", no_wrap=not titled, overflow="fold")
     if titled:
@@ -64,9 +69,12 @@ def list_(
     table.add_column("unit", no_wrap=True)
     table.add_column("figures", justify="right", no_wrap=True)
     table.add_column("measured on", ratio=2, overflow="fold")
+    if sourced:
+        table.add_column("from", overflow="fold")
     for e in entries:
         title = ("" if key(e.title) == key(e.name) else e.title,) if titled else ()
-        table.add_row(e.name, *title, e.unit, str(e.measurements), ", ".join(e.gpus))
+        file = (e.origin.rpartition("/")[2],) if sourced else ()
+        table.add_row(e.name, *title, e.unit, str(e.measurements), ", ".join(e.gpus), *file)
     console.print(table)
     note(f"{len(entries)} profiles; `arylcloud profile show NAME` lists the figures with their sources")
 
@@ -248,6 +256,11 @@ def _reference(
     if not params > 0:
         raise UsageError(f"--params {params:g} is not a number > 0")
     return ProfileRef(shape=TransformerShape(params=params, layers=layers, hidden=hidden, seq_len=seq_len))
+
+
+app.command()(profilework.measure)
+app.command("import")(profilework.import_)
+app.command()(profilework.check)
 
 
 def _library() -> Library:

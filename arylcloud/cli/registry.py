@@ -20,9 +20,12 @@ COMMANDS: Final[dict[str, Entry]] = {
     "prices": Entry(
         "arylcloud.cli.prices", "What every GPU offer costs, where, and how old the price is", "Plan"
     ),
-    "profile": Entry("arylcloud.cli.profile", "What a job gets out of a GPU: list, show, estimate", "Plan"),
+    "profile": Entry(
+        "arylcloud.cli.profile", "What a job gets out of a GPU: list, estimate, measure", "Plan"
+    ),
     "plan": Entry("arylcloud.cli.plan", "Rank where and how to run a job, and say why", "Plan"),
     "simulate": Entry("arylcloud.cli.simulate", "Replay a trace of jobs on a cluster under a policy", "Plan"),
+    "check": Entry("arylcloud.cli.check", "Ask a cloud, dry, all that a launch would ask", "Plan"),
     "launch": Entry("arylcloud.cli.launch", "Run a job to completion", "Run"),
     "serve": Entry("arylcloud.cli.serve", "The launcher for all jobs of this journal, until stopped", "Run"),
     "status": Entry("arylcloud.cli.status", "What runs where, since when, at what price", "Watch"),

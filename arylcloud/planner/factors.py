@@ -51,6 +51,10 @@ class Sample(NamedTuple):
     """Natural logarithms."""
     kind: str = ""
     """``submission`` for MLPerf."""
+    profile: str = ""
+    """Of the library, where it is from there."""
+    origin: str = ""
+    """Who measured it."""
 
 
 def all_nodes() -> list[Node]:

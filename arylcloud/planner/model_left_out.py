@@ -23,6 +23,7 @@ from arylcloud.planner.completion import (
     Known,
     Node,
     banded,
+    bundled,
     nearest,
     node_of,
 )
@@ -72,7 +73,8 @@ def _profile_samples(profile: Profile) -> Iterable[Sample]:
         mlperf = m.framework.startswith("MLPerf")
         if profile.name == "resnet-50" and "(Gavel)" in m.framework:
             continue  # again, as images
-        groups[m.framework if mlperf else m.source.partition("@")[0], m.precision].append(m)
+        origin = m.framework if mlperf else m.source.partition("@")[0]
+        groups[origin if m.kind == "published" else "your own", m.precision].append(m)
     for (origin, precision), rows in groups.items():
         kept = replace(profile, measurements=tuple(rows))
         wanted = None if precision == "submission" else precision
@@ -87,7 +89,16 @@ def _profile_samples(profile: Profile) -> Iterable[Sample]:
             if len(rates) > 1:
                 kind = "submission" if precision == "submission" else ""
                 name = f"{profile.name} {origin} {precision} ×{count}" + ("" if nodes else " apart")
-                yield Sample(family_of(profile.name), name, rates, kind)
+                yield Sample(family_of(profile.name), name, rates, kind, profile.name, _origin(origin))
+
+
+def _origin(text: str) -> str:
+    """Of a measurement's source, what a table calls it.
+
+    >>> _origin("MLPerf v3.1"), _origin("NVIDIA/DeepLearningExamples")
+    ('MLPerf', 'DeepLearningExamples')
+    """
+    return "MLPerf" if text.startswith("MLPerf") else text.partition(":")[0].rpartition("/")[2] or text
 
 
 class Held(NamedTuple):
@@ -95,6 +106,7 @@ class Held(NamedTuple):
 
     family: str
     sample: str
+    origin: str
     target: Node
     known: tuple[Node, ...]
     truth: float
@@ -122,6 +134,7 @@ def hidden(sample: Sample, factors: Factors) -> list[Held]:
     """Each node of the sample from each other one, and from all others where there are two or more."""
     kinds = sample.kind or "same"
     held: list[Held] = []
+    origin = sample.origin or sample.kind or "same code"
     for target, truth in sample.rates.items():
         others = [Known(n, r, 0.0, kinds) for n, r in sample.rates.items() if n != target]
         shown = [[k] for k in others]
@@ -131,7 +144,7 @@ def hidden(sample: Sample, factors: Factors) -> list[Held]:
             found = Given(factors, known).complete(target)
             if found is not None:
                 at = tuple(k.node for k in known)
-                held.append(Held(sample.family, sample.name, target, at, truth, found))
+                held.append(Held(sample.family, sample.name, origin, target, at, truth, found))
     return held
 
 
@@ -183,12 +196,16 @@ class Scored:
         return self.widths[(len(self.widths) - 1) // 2]
 
 
-def score_held(held: Sequence[Held], residuals: Sequence[Held]) -> Scored | None:
-    """Errors of ``held``; the band of each family from the ``residuals`` of all others."""
+def score_held(held: Sequence[Held], residuals: Sequence[Held] | None) -> Scored | None:
+    """Errors of ``held``; the band of each family from the ``residuals`` of all others (None: the bands
+    that are shipped, for workloads that had no part in them)."""
     if not held:
         return None
     errors, inside, widths = [], 0, []
-    by_family = {f: bands(residuals, without=f) for f in {h.family for h in held}}
+    by_family = {
+        f: bundled().bands if residuals is None else bands(residuals, without=f)
+        for f in {h.family for h in held}
+    }
     for h in held:
         point, down, up = banded(Factors((), (), (), by_family[h.family]), h.found)
         errors.append(abs(math.exp(point - h.truth) - 1))

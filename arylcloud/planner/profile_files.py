@@ -148,7 +148,9 @@ def _bundled(document: dict[str, Any], name: str) -> Profile:
 def _user_files(user_dir: Path | None) -> list[Path]:
     if user_dir is None or not user_dir.is_dir():
         return []
-    return sorted(p for p in user_dir.iterdir() if p.suffix in (".yaml", ".yml", ".json"))
+    return sorted(
+        p for p in user_dir.iterdir() if p.suffix in (".yaml", ".yml", ".json") and not p.name.startswith(".")
+    )
 
 
 def read_user_file(path: Path) -> list[Profile]:
@@ -234,8 +236,10 @@ def _user_row(raw: Any, where: str, path: Path) -> Measurement:
         if needed not in raw:
             raise UsageError(f"{where}: {needed} is missing")
     count = _whole(raw["gpus"], f"{where}: gpus")
-    nodes = _whole(raw.get("nodes", 1), f"{where}: nodes")
-    if count % nodes:
+    # null, spelled out: several machines, how many is not stated
+    several = "nodes" in raw and raw["nodes"] is None
+    nodes = None if several else _whole(raw.get("nodes", 1), f"{where}: nodes")
+    if nodes is not None and count % nodes:
         raise UsageError(f"{where}: {count} GPUs cannot be spread evenly over {nodes} nodes")
     kind = raw.get("kind", "user")
     if kind not in ("user", "measured", "published"):

@@ -42,7 +42,8 @@ SUCCESSES: dict[str, list[list[str]]] = {
 FAILURES: dict[str, list[list[str]]] = {
     "init": [["--nosuch"], ["/proc/nosuch/x.yaml", "--run", "true", "-y"]],
     "prices": [["--gpu", "nosuch"], ["--nosuch"]],
-    "profile": [["show", "nosuch"], ["estimate", "nosuch", "--gpu", "A100", "--gpus", "8"]],
+    "profile": [["show", "nosuch"], ["estimate", "nosuch", "--gpu", "A100", "--gpus", "8"],
+                ["measure", "nosuch.yaml"], ["import", "nosuch.json"], ["check", "--data", "nosuch"]],
     "plan": [[], ["nosuch.yaml"], [FILE, "--budget", "-1"], [FILE, "--gpus", "X9:1"], ["--policy", "sia"],
              [FILE, FILE, *POOL, "--deadline", "0.001s"], [FILE, "--policy", "x"], [FILE, FILE, "-n", "x"]],
     "launch": [["nosuch.yaml"], ["nosuch.json"], [FILE, "--infra", "local"], [FILE, "--infra", "aws", "-y"]],
