@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("botocore", reason="the AWS extra is not installed")
 
 from clouds.prices.aws import NEW_TYPE
+from clouds.prices.gcp import NEW_TYPE as GCP_NEW_TYPE
 from clouds.prices_emulators import PriceEmulators
 
 from arylcloud.core.clock import ManualClock
@@ -54,11 +55,12 @@ class World:
     clock: Waits
     folder: Path
     sources: dict[str, LiveSource] = field(default_factory=dict)
+    environ: dict[str, str] = field(default_factory=dict)
 
     def refresh(self, clouds: Sequence[str] = tuple(SOURCES), **more: Any) -> Refreshed:
         self.emulators.aws.now_s = self.clock.now_s()
         patience = Patience(clock=self.clock, random=random.Random(0))
-        environ = self.emulators.environ()
+        environ = self.emulators.environ() | self.environ
         for cloud in clouds:
             if cloud not in self.sources:  # an EC2 client is half a second
                 self.sources[cloud] = load_source(cloud, patience, environ=environ)
@@ -149,6 +151,36 @@ def test_a_machine_that_no_catalogue_knows_is_described_by_its_cloud(world: Worl
     assert {o.market for o in offers} == {Market.ON_DEMAND, Market.SPOT}
 
 
+def test_with_a_project_gcp_tells_machines_and_zones(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    gcp = world.emulators.gcp
+    monkeypatch.setattr("arylcloud.providers.gcp.machines._PAGE", 7)
+    environ = {"ARYLCLOUD_GCP__PROJECT": "my-project", "ARYLCLOUD_GCP__API_ENDPOINT": gcp.url}
+    world.environ |= environ
+    done = world.refresh(["gcp"])
+    assert done.failed is None
+    assert gcp.served["machineTypes"] > 10, "every page"
+    offers = [offer for offer in done.table.offers() if offer.cloud == "gcp"]
+    places = {(o.zone, o.instance_type) for o in offers}
+    listed = {(zone, row["name"]) for zone, row in gcp.machine_types() if row["name"][:2] != "n2"}
+    assert places == listed - {("us-central1-b", "a2-oldgpu-1g")}
+    new = [o for o in offers if o.instance_type == GCP_NEW_TYPE]
+    assert {(o.market, o.usd_per_hour) for o in new} == {
+        (Market.ON_DEMAND, 8 * 16.11),
+        (Market.SPOT, 8 * 4.9542),
+    }
+    assert {(o.gpu, o.gpu_count, o.vcpus, o.mem_gib) for o in new} == {("B200", 8, 224.0, 3968.0)}
+    for offer in offers:
+        if offer.instance_type != GCP_NEW_TYPE:
+            assert offer.usd_per_hour == pytest.approx(gcp.machine_usd(offer), abs=2e-6), offer.key
+    world.environ["ARYLCLOUD_GCP__PROJECT"] = "forbidden"
+    world.sources.clear()
+    world.clock.sleep(25 * HOUR_S)
+    again = world.refresh(["gcp"])
+    assert again.failed is None, "prices are worth more than zones"
+    assert any("compute.machineTypes.list" in reason for reason in again.clouds[0].left_out)
+    assert {(o.zone, o.instance_type) for o in again.table.offers() if o.cloud == "gcp"} == places
+
+
 def test_a_second_refresh_asks_only_for_what_can_have_changed(world: World) -> None:
     world.refresh()
     for cloud in SOURCES:
@@ -225,7 +257,9 @@ def test_aws_without_its_price_list_still_tells_its_spot_prices(world: World) ->
     world.emulators.aws.faults.down = {"pricing", "us-east-1"}
     done = world.refresh(["aws"])
     outcomes = {part.name: part.outcome for part in done.parts}
-    assert outcomes["spot/eu-west-1"] is Outcome.ANSWERED, "though us-east-1 cannot say which regions there are"
+    assert outcomes["spot/eu-west-1"] is Outcome.ANSWERED, (
+        "though us-east-1 cannot say which regions there are"
+    )
     assert {name for name, outcome in outcomes.items() if outcome is Outcome.STALE} == {
         *("list/eu-west-1", "list/us-east-1", "spot/us-east-1"),
     }

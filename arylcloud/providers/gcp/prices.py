@@ -1,8 +1,9 @@
 """Live prices of Google Cloud: the Cloud Billing Catalog's SKUs, by REST.
 
 One list for all regions, without versions or conditional requests: an answer holds for a day. It is asked for
-with an API key (``[gcp] api_key``) or the application default credentials; google-cloud-billing would
-take seconds to import and add nothing.
+with an API key (``[gcp] api_key``) or the application default credentials; google-cloud-billing would take
+seconds to import and add nothing. Which machines there are, and where, the catalogue knows; with
+``[gcp] project`` set, Compute Engine says it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
-from arylcloud.core.errors import AccessError, MissingExtraError
-from arylcloud.core.live import Answer, Known, Memory, Meter, Part, PriceColumns
+from arylcloud.core.errors import AccessError, CloudError, MissingExtraError
+from arylcloud.core.live import Answer, Known, Memory, Meter, Part, PriceColumns, Shape
 from arylcloud.core.offer import Market
+from arylcloud.providers.gcp.machines import machine_types
 from arylcloud.providers.gcp.skus import Parts
 from arylcloud.providers.patience import Patience
 from arylcloud.providers.web import LOOPBACK, Web, endpoint
@@ -23,7 +25,11 @@ COMPUTE_ENGINE: Final = "6F81-5844-456A"
 SOURCE: Final = "GCP Cloud Billing Catalog"
 PAGE: Final = 5000
 MAX_AGE_S: Final = 24 * 3600.0
-_SCOPE: Final = "https://www.googleapis.com/auth/cloud-billing.readonly"
+COMPUTE: Final = "https://compute.googleapis.com"
+_SCOPES: Final = tuple(
+    f"https://www.googleapis.com/auth/{scope}" for scope in ("cloud-billing.readonly", "compute.readonly")
+)
+_UNPRICED: Final = "a machine without a price for one of its parts"
 
 
 class GcpPrices:
@@ -31,8 +37,12 @@ class GcpPrices:
 
     cloud = "gcp"
 
-    def __init__(self, base: str, api_key: str | None, patience: Patience) -> None:
+    def __init__(
+        self, base: str, compute: str, project: str | None, api_key: str | None, patience: Patience
+    ) -> None:
         self._base = base
+        self._compute = compute
+        self._project = project
         self._api_key = api_key
         self._web = Web("gcp", patience)
 
@@ -44,7 +54,7 @@ class GcpPrices:
         return [Part(name=name, regions=tuple(regions), markets=both, max_age_s=MAX_AGE_S)]
 
     def ask(self, part: Part, memory: Memory, known: Known, meter: Meter) -> Answer:  # noqa: ARG002
-        headers = self._headers()
+        headers = {"X-Goog-Api-Key": self._api_key} if self._api_key else _identity(self._base)
         prices_of, token = Parts(), ""
         while True:
             query = {"pageSize": PAGE, "currencyCode": "USD"} | ({"pageToken": token} if token else {})
@@ -58,32 +68,42 @@ class GcpPrices:
             if not token:
                 break
         left_out = dict(prices_of.left_out)
-        prices = _machines(prices_of, known, part.regions, left_out)
-        return Answer(prices=prices, source=SOURCE, left_out=left_out)
+        shapes, places = known.shapes, known.places
+        if self._project:
+            try:
+                who = _identity(self._compute)
+                offered, places = machine_types(self._web, self._compute, self._project, who, meter)
+                shapes = {**offered, **{name: shapes[name] for name in offered.keys() & shapes.keys()}}
+            except (AccessError, CloudError) as error:  # prices are worth more than zones
+                left_out[f"new machine types, and zones: {error.message}"] = 1
+        prices = _machines(prices_of, shapes, places, part.regions, left_out)
+        return Answer(prices=prices, source=SOURCE, left_out=left_out, shapes=shapes)
 
-    def _headers(self) -> dict[str, str]:
-        if self._api_key:
-            return {"X-Goog-Api-Key": self._api_key}
-        if self._base.startswith("http://") and (urlsplit(self._base).hostname or "").startswith(LOOPBACK):
-            return {}  # an emulator on this machine: there is nobody to prove anything to
-        return {"Authorization": f"Bearer {_token()}"}
+
+def _identity(base: str) -> dict[str, str]:
+    """The headers that say who asks."""
+    if base.startswith("http://") and (urlsplit(base).hostname or "").startswith(LOOPBACK):
+        return {}  # an emulator on this machine: there is nobody to prove anything to
+    return {"Authorization": f"Bearer {_token()}"}
 
 
 def _machines(
-    prices_of: Parts, known: Known, regions: Sequence[str], left_out: dict[str, int]
+    prices_of: Parts,
+    shapes: Mapping[str, Shape],
+    places: Mapping[str, frozenset[tuple[str, str | None]]],
+    regions: Sequence[str],
+    left_out: dict[str, int],
 ) -> PriceColumns:
-    """Every machine type that the catalogue knows, where it is sold, at the sum of its parts."""
+    """Every machine type, where it is sold, at the sum of its parts."""
     prices = PriceColumns()
-    for name, shape in sorted(known.shapes.items()):
-        for region, zone in sorted(known.places.get(name, ()), key=lambda place: (place[0], place[1] or "")):
+    for name, shape in sorted(shapes.items()):
+        for region, zone in sorted(places.get(name, ()), key=lambda place: (place[0], place[1] or "")):
             if regions and region not in regions:
                 continue
             for market in (Market.ON_DEMAND, Market.SPOT):
                 usd = prices_of.machine_usd(name, shape, region, market)
                 if usd is None:
-                    left_out["a machine without a price for one of its parts"] = (
-                        left_out.get("a machine without a price for one of its parts", 0) + 1
-                    )
+                    left_out[_UNPRICED] = left_out.get(_UNPRICED, 0) + 1
                 else:
                     prices.add(region, zone, name, market, round(usd, 6))
     return prices
@@ -100,7 +120,7 @@ def _token() -> str:
             hint="pip install 'arylcloud[gcp]', or set ARYLCLOUD_GCP__API_KEY",
         ) from error
     try:
-        credentials: Any = google.auth.default(scopes=[_SCOPE])[0]
+        credentials: Any = google.auth.default(scopes=_SCOPES)[0]
         credentials.refresh(Request())
     except google.auth.exceptions.GoogleAuthError as error:
         raise AccessError(
@@ -112,6 +132,7 @@ def _token() -> str:
 
 def create(settings: Mapping[str, str], patience: Patience) -> GcpPrices:
     """``billing_endpoint`` is where the catalogue is, ``api_key`` the key for it (none: the application
-    default credentials)."""
+    default credentials); ``project`` and ``api_endpoint``: who may tell of machine types, and where."""
     base = endpoint(settings.get("billing_endpoint"), DEFAULT, what="[gcp] billing_endpoint")
-    return GcpPrices(base, settings.get("api_key"), patience)
+    compute = endpoint(settings.get("api_endpoint"), COMPUTE, what="[gcp] api_endpoint")
+    return GcpPrices(base, compute, settings.get("project"), settings.get("api_key"), patience)

@@ -7,6 +7,7 @@ its family; what the other machines cost follows, and ``machine_usd`` says it in
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from functools import cached_property
 from typing import Any
@@ -27,6 +28,17 @@ MACHINES: dict[str, tuple[str, str, str, float]] = {
     "g4-standard": ("G4 Instance", "RTX 6000 96GB", "RTX 6000 96GB", 0),
 }
 SSD_USD_PER_MONTH = {Market.ON_DEMAND: 0.08, Market.SPOT: 0.032}
+_KINDS: dict[str | None, str] = {
+    "A100": "nvidia-tesla-a100",
+    "A100-80GB": "nvidia-a100-80gb",
+    "H100": "nvidia-h100-80gb",
+    "L4": "nvidia-l4",
+    "RTXPRO6000": "nvidia-rtx-pro-6000",
+}
+NEW_TYPE = "a4-highgpu-8g"
+"""What the bundled catalogue does not know."""
+NEW_USD = {Market.ON_DEMAND: 16.11, Market.SPOT: 4.9542}
+"""Per GPU, all inclusive."""
 _NOISE = (
     *(
         "N1 Predefined Instance",
@@ -109,6 +121,10 @@ class GcpPriceEmulator(Emulator):
                         for usage in ("OnDemand", "Preemptible", "Commit1Yr", "Commit3Yr"):
                             seed = zlib.crc32(f"{copy}{region}{name}{kind}{usage}".encode())
                             found.append(_noise(name, kind, region, usage, 0.01 + seed % 1000 / 1e5, seed))
+        for market, usd in NEW_USD.items():
+            text = "A4 Nvidia B200 (1 gpu slice) running in Americas"
+            text = text if market is Market.ON_DEMAND else f"Spot Preemptible {text}"
+            found.append(_document(text, "Compute", "GPU", "OnDemand", ("us-central1",), usd, "h"))
         for region in self.regions:  # what looks like ours and is not
             for text, usd in (
                 ("Nvidia Tesla A100 GPU attached to Sole Tenancy VMs running in", 0.01),
@@ -147,6 +163,9 @@ class GcpPriceEmulator(Emulator):
         return _error(429, "RESOURCE_EXHAUSTED", "Quota exceeded for quota metric 'Requests'", headers)
 
     def answer(self, request: Request) -> Response:
+        found = re.fullmatch(r"/compute/v1/projects/([a-z][-a-z0-9]+)/aggregated/machineTypes", request.path)
+        if found:
+            return self._machine_types(found.group(1), request.query)
         if request.path != f"/v1/services/{COMPUTE}/skus":
             return _error(404, "NOT_FOUND", f"Requested entity was not found: {request.path}")
         if "global" in self.faults.down:
@@ -160,6 +179,52 @@ class GcpPriceEmulator(Emulator):
         token = f"Ch{start + size}" if start + size < len(self.skus) else ""
         body = json.dumps({"skus": page, "nextPageToken": token}).encode()
         return Response(body=body, rows=len(page))
+
+    def _machine_types(self, project: str, query: dict[str, str]) -> Response:
+        self.served["machineTypes"] += 1
+        if project == "forbidden":
+            return _error(403, "PERMISSION_DENIED", "Required 'compute.machineTypes.list' permission")
+        pattern = re.fullmatch(r'name eq "([^"]*)"', query["filter"])
+        assert pattern is not None, query
+        rows = [row for row in self.machine_types() if re.fullmatch(pattern.group(1), row[1]["name"])]
+        start, size = int(query.get("pageToken", "0")), int(query.get("maxResults", 500))
+        items: dict[str, Any] = {
+            f"regions/{r}": {"warning": {"code": "NO_RESULTS_ON_PAGE"}} for r in self.regions
+        }
+        for zone, row in rows[start : start + size]:
+            items.setdefault(f"zones/{zone}", {"machineTypes": []})["machineTypes"].append(row)
+        body: dict[str, Any] = {"kind": "compute#machineTypeAggregatedList", "items": items}
+        if start + size < len(rows):
+            body["nextPageToken"] = str(start + size)
+        return Response(body=json.dumps(body).encode())
+
+    def machine_types(self) -> list[tuple[str, dict[str, Any]]]:
+        """(zone, machine type): the catalogue's zones, else two per region; a new type in one of them; one
+        that is deprecated; some without a GPU."""
+        found: dict[tuple[str, str], dict[str, Any]] = {}
+        for offer in self.offers:
+            zones = [offer.zone] if offer.zone else [f"{offer.region}-a", f"{offer.region}-b"]
+            for zone in zones:
+                row = _machine(
+                    offer.instance_type, offer.vcpus, offer.mem_gib, _KINDS[offer.gpu], offer.gpu_count
+                )
+                found[zone, offer.instance_type] = row
+        found["us-central1-b", NEW_TYPE] = _machine(NEW_TYPE, 224, 3968, "nvidia-b200", 8)
+        old = _machine("a2-oldgpu-1g", 12, 85, "nvidia-tesla-a100", 1)
+        found["us-central1-b", "a2-oldgpu-1g"] = {**old, "deprecated": {"state": "DEPRECATED"}}
+        found["us-central1-b", "n2-standard-8"] = {"name": "n2-standard-8", "guestCpus": 8, "memoryMb": 32768}
+        return [(zone, row) for (zone, _), row in sorted(found.items())]
+
+
+def _machine(
+    name: str, vcpus: float | None, mem_gib: float | None, kind: str, count: int | None
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "guestCpus": int(vcpus or 0),
+        "memoryMb": int((mem_gib or 0) * 1024),
+        "accelerators": [{"guestAcceleratorType": kind, "guestAcceleratorCount": count or 1}],
+    }
 
 
 def _noise(name: str, kind: str, region: str, usage: str, usd: float, seed: int) -> dict[str, Any]:
