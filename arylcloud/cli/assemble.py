@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from arylcloud.cli.settings import Folders, ensure
 from arylcloud.core.clock import MarketClock
 from arylcloud.core.errors import UsageError
-from arylcloud.core.ports import ObjectStore, Provider
+from arylcloud.core.ports import Infrastructure, ObjectStore, Provider
 from arylcloud.launcher.actions import Timing
 
 if TYPE_CHECKING:
@@ -79,7 +79,19 @@ def providers_for(clouds: Iterable[str], folders: Folders) -> dict[str, Provider
     """Adapters of exactly these clouds: one that is not named gets no call at all."""
     from arylcloud.providers import registry
 
-    return {cloud: registry.load(cloud, state_dir=folders.state, environ=os.environ) for cloud in clouds}
+    return {
+        cloud: registry.load(cloud, state_dir=folders.state, environ=os.environ, config_dir=folders.config)
+        for cloud in clouds
+    }
+
+
+def infrastructure_for(cloud: str, folders: Folders) -> Infrastructure | None:
+    """What the cloud holds for us beside machines; None where it holds nothing."""
+    from arylcloud.providers import registry
+
+    return registry.load_infrastructure(
+        cloud, state_dir=folders.state, environ=os.environ, config_dir=folders.config
+    )
 
 
 def clouds_of(spec: JobSpec) -> tuple[str, ...]:
@@ -149,6 +161,7 @@ def build_launcher(
     root = root_of(parts.store.uri)
 
     def boot_stub(action: CreateLease) -> str:
+        able = parts.providers[action.offer.cloud].capabilities()
         return user_data(
             store_uri=root,
             prefix_uri=parts.store.uri,
@@ -158,7 +171,8 @@ def build_launcher(
             lease_id=action.lease_id,
             journal_id=state.journal_id,
             until_s=action.until_s,
-            env={"ARYL_GPUS": str(action.offer.gpu_count or 0)},
+            metadata=able.metadata,
+            env={**able.machine_env, "ARYL_GPUS": str(action.offer.gpu_count or 0)},
         )
 
     def address() -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from arylcloud.cli.gcfacts import Foreign, Jobs
+    from arylcloud.cli.settings import Folders
     from arylcloud.core.errors import ArylError
-    from arylcloud.core.ports import Machine, Provider
+    from arylcloud.core.ports import Infrastructure, Machine, Provider
     from arylcloud.launcher.journal import Journal
 
 app = typer.Typer(add_completion=False)
@@ -27,7 +29,8 @@ def gc(
         typer.Option("--owner", help="Also end machines of this other journal whose lease has expired."),
     ] = None,
     infra: Annotated[
-        list[str] | None, typer.Option("--infra", help="Which clouds; all that this version knows.")
+        list[str] | None,
+        typer.Option("--infra", help="Which clouds; those that this journal has used, or that are set up."),
     ] = None,
     store: Annotated[
         str | None, typer.Option("--store", help="Where the jobs of other journals lie, to see their owners.")
@@ -35,16 +38,13 @@ def gc(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> int:
     """Find and end machines that this journal started and does not know; list those of others."""
-    from arylcloud.cli.assemble import open_journal, providers_for, store_root_uri
+    from arylcloud.cli.assemble import infrastructure_for, open_journal, providers_for, store_root_uri
     from arylcloud.cli.output import emit_json
     from arylcloud.cli.settings import folders
-    from arylcloud.providers import registry
 
     places = folders()
     journal = open_journal(places)
-    asked = infra or [
-        cloud for cloud in registry.PROVIDERS if cloud != "local" or places.local_cloud.exists()
-    ]
+    asked = infra or _usual(journal, places)
     sweep = Sweep(
         journal=journal,
         root_uri=store_root_uri(places, store),
@@ -55,6 +55,9 @@ def gc(
     )
     for cloud, provider in providers_for(asked, places).items():
         sweep.cloud(cloud, provider)
+        beside = infrastructure_for(cloud, places)
+        if beside is not None and cloud not in {error["cloud"] for error in sweep.errors}:
+            sweep.resources_of(cloud, beside)
     sweep.launches(places.state)
     sweep.say_the_rest()
     if json_:
@@ -62,6 +65,7 @@ def gc(
             {
                 "found": sweep.found,
                 "terminated": sweep.terminated,
+                "resources": sweep.resources,
                 "unattended": list(sweep.unattended.values()),
                 "cut_short": sweep.cut_short,
                 "errors": sweep.errors,
@@ -69,6 +73,23 @@ def gc(
             }
         )
     return sweep.exit_code
+
+
+def _usual(journal: Journal, places: Folders) -> list[str]:
+    """The clouds that this journal has used, or that this home has settings for. Any other gets no call."""
+    from arylcloud.cli.gcfacts import jobs_of
+    from arylcloud.providers import registry
+    from arylcloud.providers.settings import settings_for
+
+    leases = (lease for state in jobs_of(journal).states.values() for lease in state.leases.values())
+    used = {lease.offer.cloud for lease in leases}
+    return [
+        cloud
+        for cloud in registry.PROVIDERS
+        if cloud in used
+        or (cloud == "local" and places.local_cloud.exists())
+        or (cloud != "local" and settings_for(cloud, os.environ, places.config))
+    ]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,6 +104,10 @@ class Sweep:
     now_s: float
     found: list[dict[str, Any]] = field(default_factory=list)
     terminated: list[str] = field(default_factory=list)
+    resources: list[dict[str, Any]] = field(default_factory=list)
+    """Networks, disks and the like, and what has become of them."""
+    busy: set[str] = field(default_factory=set)
+    """Journals that have machines in the cloud that was looked at last."""
     unattended: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By job: machines with an open lease, and no launcher at work."""
     cut_short: list[dict[str, Any]] = field(default_factory=list)
@@ -101,6 +126,7 @@ class Sweep:
             self._failed(cloud, error)
             return
         jobs = jobs_of(self.journal)  # after the list: what it shows was written down before it was asked for
+        self.busy = {machine.journal_id for machine in machines if machine.state.value != "gone"}
         for machine in machines:
             if machine.state.value == "gone":
                 continue
@@ -109,11 +135,29 @@ class Sweep:
             except (CloudError, AccessError) as error:
                 self._failed(cloud, error)
 
+    def resources_of(self, cloud: str, beside: Infrastructure) -> None:
+        """After the cloud's machines: what they used can go with them, or at the next look."""
+        from arylcloud.cli.gcfacts import jobs_of
+        from arylcloud.cli.gcresources import clear
+        from arylcloud.core.errors import AccessError, CloudError
+
+        jobs = jobs_of(self.journal)
+        try:
+            for left in clear(
+                beside, jobs, self._ours(jobs), owner=self.owner, busy=self.busy, dryrun=self.dryrun
+            ):
+                self.resources.append(left.document)
+                self._say(left.text(dryrun=self.dryrun))
+        except (CloudError, AccessError) as error:
+            self._failed(cloud, error)
+
+    def _ours(self, jobs: Jobs) -> set[str]:
+        return {self.journal.journal_id} | {state.journal_id for state in jobs.states.values()}
+
     def _machine(self, provider: Provider, machine: Machine, jobs: Jobs, *, renewed: bool) -> None:
         from arylcloud.cli.gcfacts import foreign, standing
 
-        ours = {self.journal.journal_id} | {state.journal_id for state in jobs.states.values()}
-        if machine.journal_id not in ours and machine.job_id not in jobs.unreadable:
+        if machine.journal_id not in self._ours(jobs) and machine.job_id not in jobs.unreadable:
             seen = foreign(machine, self.root_uri, renewed=renewed, now_s=self.now_s)
             self.found.append(_document(machine, seen, self.now_s))
             self._end_foreign(provider, machine, seen)
@@ -180,7 +224,7 @@ class Sweep:
                 f"job {entry['job_id']} has {n} machine{'s' * (n != 1)} and no launcher\n"
                 f"hint: `{entry['hint']}` gives it one"
             )
-        if not (self.found or self.unattended or self.errors or self.cut_short):
+        if not (self.found or self.unattended or self.errors or self.cut_short or self.resources):
             self._say("nothing found: every machine of this journal is known and worked with")
 
     def _failed(self, cloud: str, error: ArylError) -> None:

@@ -40,8 +40,8 @@ CHECKS: Final[dict[str, str]] = {
 
 
 class Adapter(Provider, PriceSource, Protocol):
-    """What the local cloud's factory returns: it is asked for machines and for its prices. The others' prices
-    come with the catalogue."""
+    """What the local cloud's factory returns: it is asked for machines and for its prices. The others'
+    prices come with the catalogue."""
 
 
 def load(

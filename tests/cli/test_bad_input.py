@@ -159,7 +159,7 @@ def test_commands_that_there_are_not(refuse: Refuse) -> None:
     ("infra", "words"),
     [
         (["--infra", "mars"], "no offer is known for cloud 'mars'"),
-        (["--infra", "aws"], "cannot launch on aws"),
+        (["--infra", "azure"], "cannot launch on azure"),
         ([], "no cloud is named to launch on"),
         (["--infra", "slurm"], "Slurm is not supported"),
     ],

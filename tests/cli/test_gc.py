@@ -110,6 +110,7 @@ def run(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     def call(*clouds: Cloud, args: Sequence[str] = (), code: int = 0) -> dict[str, Any]:
         known = {cloud.name: cloud for cloud in clouds}
         monkeypatch.setattr(assemble, "providers_for", lambda asked, places: known)
+        monkeypatch.setattr(assemble, "infrastructure_for", lambda cloud, places: None)
         assert aryl(["gc", "--json", *args]) == code
         document = dict(json.loads(capsys.readouterr().out))
         assert aryl(["gc", "--dryrun", *args]) == code
@@ -228,6 +229,7 @@ def test_one_machine_that_cannot_be_ended_does_not_stop_the_others(run: Run) -> 
     known = {"aws": stuck, "local": here}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assemble, "providers_for", lambda asked, places: known)
+        patch.setattr(assemble, "infrastructure_for", lambda cloud, places: None)
         assert aryl(["gc", "--owner", OTHER]) == 4
     assert here.ended == ["i-3"]
 

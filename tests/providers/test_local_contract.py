@@ -30,4 +30,6 @@ class TestLocal(ProviderContract):
                 single=local.offer("single"),
                 nowhere=replace(plenty, region="nowhere"),
                 restart=local.kill,
+                on_demand=local.offer("plenty", "on_demand"),
+                offers=lambda: local.connect().offers(),
             )

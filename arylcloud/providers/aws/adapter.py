@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import base64
+import logging
+import math
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,14 +16,16 @@ from typing import Any, Final
 from arylcloud.core.clock import MarketClock
 from arylcloud.core.errors import ArylError, CapacityError, OtherCloudError, UsageError
 from arylcloud.core.offer import Market, Offer
-from arylcloud.core.ports import Billing, Capabilities, Machine, MachineSpec, PricePoint
+from arylcloud.core.ports import Billing, Capabilities, Machine, MachineSpec, MachineState, PricePoint
 from arylcloud.providers.aws import tags
 from arylcloud.providers.aws.client import Calls
+from arylcloud.providers.aws.listprice import ListPrices
 from arylcloud.providers.aws.place import Places
 from arylcloud.providers.aws.quota import Quotas
 from arylcloud.providers.aws.spotprice import SpotPrices
 from arylcloud.providers.settings import known_only
 
+log = logging.getLogger("arylcloud.aws")
 KNOWN: Final = frozenset(
     [
         "profile",
@@ -33,10 +37,12 @@ KNOWN: Final = frozenset(
         "image",
         "disk_type",
         "regions",
+        "spot_advisor",
     ]
 )
-HOME: Final = "us-east-1"
-_METADATA: Final = {"protocol": "ec2", "url": "http://169.254.169.254", "poll_s": "5"}
+USER_DATA_BYTES: Final = 16_384
+_METADATA: Final = {"protocol": "ec2", "poll_s": "5"}
+"""At EC2's own address, unless the machine's environment names another."""
 
 
 def create(state_dir: Path, settings: Mapping[str, str]) -> AwsProvider:
@@ -55,6 +61,9 @@ class AwsProvider:
         self._places = Places(calls, settings)
         self._quotas = Quotas(calls)
         self._spot = SpotPrices(calls, self._places)
+        self._list = ListPrices(calls)
+        self._lock = threading.Lock()
+        self._seen_gone: dict[str, float] = {}
 
     @property
     def name(self) -> str:
@@ -75,81 +84,90 @@ class AwsProvider:
 
     def quote(self, offer: Offer) -> Offer:
         if not self._places.sold(offer):
-            raise CapacityError(
-                f"aws does not offer {offer.instance_type} in {offer.place}", code="NotOffered"
-            )
-        if offer.market is not Market.SPOT:
-            return offer  # list prices come with `prices --refresh`; EC2 itself has none
-        price, at = self._spot.now(offer)
-        return replace(offer, usd_per_hour=price, as_of=_iso(at), source="AWS spot price history")
+            raise _not_offered(offer)
+        price, at_s = self._price(offer)
+        if at_s is None:  # the list cannot be read with these permissions: the catalogue's price, and its age
+            return offer
+        source = "AWS spot price history" if offer.market is Market.SPOT else "AWS Price List"
+        return replace(offer, usd_per_hour=price, as_of=_iso(at_s), source=source)
 
     def price_history(self, offer: Offer, from_s: float, to_s: float) -> tuple[PricePoint, ...]:
         if offer.market is Market.SPOT:
             return self._spot.history(offer, from_s, to_s)
-        if offer.usd_per_hour is None:
+        price = self._price(offer)[0]
+        if price is None:
             raise OtherCloudError(f"the price of {offer.key} is not known", code="NoPrice")
-        return (PricePoint(from_s=from_s, usd_per_hour=offer.usd_per_hour),)
-
-    def offers(self) -> tuple[Offer, ...]:
-        """Spot prices of all zones of the regions in ``[aws] regions`` (default: us-east-1)."""
-        return tuple(offer for region in self._regions() for offer in self._spot.offers(region))
+        return (PricePoint(from_s=from_s, usd_per_hour=price),)
 
     # ------------------------------------------------------------ machines
 
     def create(self, spec: MachineSpec) -> Machine:
-        offer = spec.offer
-        region = offer.region
+        offer, region = spec.offer, spec.offer.region
+        size = len(spec.user_data.encode())
+        if size > USER_DATA_BYTES:
+            raise UsageError(f"the user data has {size} bytes; EC2 takes {USER_DATA_BYTES}")
+        if not self._places.sold(offer):
+            raise _not_offered(offer)
         if (there := self._with_token(region, spec.token)) is not None:
             return there
-        if not self._places.sold(offer):
-            raise CapacityError(
-                f"aws does not offer {offer.instance_type} in {offer.place}", code="NotOffered"
-            )
         self._check_price(spec)
         self._quotas.check(offer)
+        asked = self._request(spec)
+        self._places.zone_ids(region)  # asked for now: whatever fails once there is a machine hides it
+        try:
+            answer = self._calls.act("ec2", region, "run_instances", **asked)
+        except ArylError as error:
+            if error.code == "IdempotentParameterMismatch":  # another user data: there is a machine already
+                there = self._with_token(region, spec.token)
+                if there is not None:
+                    return there
+            if error.code == "InvalidGroup.NotFound" and "security_group" not in self._settings:
+                self._places.forget_groups()
+                raise OtherCloudError(error.message, code=error.code) from error
+            raise
+        machine = self._read(answer["Instances"][0], region)
+        self._as_asked(spec, machine)
+        return machine
+
+    def _request(self, spec: MachineSpec) -> dict[str, Any]:
+        """RunInstances' parameters: for one spec always the same, or its token would not hold."""
+        offer, region = spec.offer, spec.offer.region
         subnet, vpc = self._places.subnet(offer)
-        asked: dict[str, Any] = {
-            "ImageId": spec.image or self._places.image(region, offer.instance_type),
-            "InstanceType": offer.instance_type,
-            "MinCount": 1,
-            "MaxCount": 1,
-            "ClientToken": spec.token[:64],
-            "SubnetId": subnet,
-            "SecurityGroupIds": [self._places.group(region, vpc, spec.journal_id)],
-            "UserData": spec.user_data,
-            "InstanceInitiatedShutdownBehavior": "terminate",
-            "MetadataOptions": {
-                "HttpTokens": "required",
-                "HttpEndpoint": "enabled",
-                "HttpPutResponseHopLimit": 2,
-            },
-            "TagSpecifications": [
-                {"ResourceType": kind, "Tags": tags.as_list(tags.of_machine(spec), self._settings)}
-                for kind in ("instance", "volume", "network-interface")
-            ],
-        }
+        asked = request(spec, self._settings)
+        asked["ImageId"] = image = spec.image or self._places.image(region, offer.instance_type)
+        asked["SubnetId"] = subnet
+        asked["SecurityGroupIds"] = [self._places.group(region, vpc, spec.journal_id)]
         if spec.disk_gb is not None:
-            disk = {
-                "VolumeSize": int(-(-spec.disk_gb // 1)),
-                "VolumeType": "gp3",
-                "DeleteOnTermination": True,
-            }
-            asked["BlockDeviceMappings"] = [{"DeviceName": "/dev/sda1", "Ebs": disk}]
-        if profile := self._settings.get("instance_profile"):
-            asked["IamInstanceProfile"] = {"Arn" if profile.startswith("arn:") else "Name": profile}
-        if offer.market is Market.SPOT:
-            spot: dict[str, Any] = {
-                "SpotInstanceType": "one-time",
-                "InstanceInterruptionBehavior": "terminate",
-            }
-            if spec.max_usd_per_hour is not None:
-                spot["MaxPrice"] = f"{spec.max_usd_per_hour:.5f}"
-            asked["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": spot}
-        answer = self._calls.act("ec2", region, "run_instances", **asked)
-        return self._read(answer["Instances"][0], region)
+            device, least_gib = self._places.root_disk(region, image)
+            asked["BlockDeviceMappings"] = [
+                {
+                    "DeviceName": device,
+                    "Ebs": {
+                        "VolumeSize": max(math.ceil(spec.disk_gb), least_gib),
+                        "VolumeType": self._settings.get("disk_type", "gp3"),
+                        "DeleteOnTermination": True,
+                    },
+                }
+            ]
+        return asked
+
+    def _as_asked(self, spec: MachineSpec, machine: Machine) -> None:
+        """The machine that was made is the one that may be paid for, or it ends at once."""
+        cap, price = spec.max_usd_per_hour, machine.usd_per_hour
+        problem = None
+        if (machine.instance_type, machine.market) != (spec.offer.instance_type, spec.offer.market.value):
+            problem = f"is a {machine.instance_type} ({machine.market})"
+        elif cap is not None and price is not None and price > cap:
+            problem = f"costs ${price:.4f}/h, more than ${cap:.4f}/h"
+        if problem is not None:
+            self.terminate(machine)
+            raise OtherCloudError(
+                f"aws: {machine.instance_id}, made for {spec.offer.key}, {problem}: it is being ended",
+                code="NotAsAsked",
+            )
 
     def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:
-        regions = sorted({o.region for o in offers if o.cloud == "aws"}) or self._all_regions()
+        regions = sorted({o.region for o in offers if o.cloud == "aws"}) or self._places.regions()
         wanted = (
             {"Name": f"tag:{tags.JOURNAL}", "Values": [journal_id]}
             if journal_id is not None
@@ -169,12 +187,10 @@ class AwsProvider:
     # ------------------------------------------------------------ parts
 
     def _check_price(self, spec: MachineSpec) -> None:
-        """A spot price above the cap is refused by EC2 itself; a list price would not be."""
+        """Before anything is made. EC2 itself holds spot prices to the cap, and nobody holds list prices."""
         if spec.max_usd_per_hour is None:
             return
-        price = spec.offer.usd_per_hour
-        if spec.offer.market is Market.SPOT:
-            price = self._spot.now(spec.offer)[0]
+        price = self._price(spec.offer)[0]
         if price is None:
             raise UsageError(
                 f"the price of {spec.offer.key} is not known, so the cap of ${spec.max_usd_per_hour:.4f}/h "
@@ -184,8 +200,15 @@ class AwsProvider:
         if price > spec.max_usd_per_hour:
             raise CapacityError(
                 f"{spec.offer.key} costs ${price:.4f}/h, more than ${spec.max_usd_per_hour:.4f}/h",
-                code="SpotMaxPriceTooLow",
+                code="SpotMaxPriceTooLow" if spec.offer.market is Market.SPOT else "PriceAboveCap",
             )
+
+    def _price(self, offer: Offer) -> tuple[float | None, float | None]:
+        """($/h, wall seconds at which AWS said so; None = it did not)."""
+        if offer.market is Market.SPOT:
+            return self._spot.now(offer)
+        listed = self._list.now(offer.region, offer.instance_type)
+        return listed if listed is not None else (offer.usd_per_hour, None)
 
     def _with_token(self, region: str, token: str) -> Machine | None:
         """EC2 keeps a client token for some time only; our tag stays as long as the machine is listed."""
@@ -195,8 +218,39 @@ class AwsProvider:
     def _instances(self, region: str, filters: list[dict[str, Any]]) -> list[Machine]:
         pages = self._calls.pages("ec2", region, "describe_instances", "Reservations", Filters=filters)
         names = self._places.zone_ids(region) if pages else {}
-        found = (tags.machine(one, region, names) for page in pages for one in page["Instances"])
-        return [self._priced(machine) for machine in found if machine is not None]
+        found = []
+        for one in (one for page in pages for one in page["Instances"]):
+            machine = tags.machine(one, region, names)
+            if machine is not None:
+                found.append(self._ended(self._priced(machine), one.get("SpotInstanceRequestId")))
+        return found
+
+    def _ended(self, machine: Machine, spot_request: str | None) -> Machine:
+        """Of some ends EC2 does not say when they were: the spot request knows; else the moment at which
+        we see it first."""
+        if machine.state is not MachineState.GONE or machine.ended_s is not None:
+            return machine
+        with self._lock:
+            known = self._seen_gone.get(machine.instance_id)
+        if known is None:
+            known = self._request_ended_s(machine.region, spot_request) or time.time()
+            known = max(known, machine.launched_s)
+            with self._lock:
+                known = self._seen_gone.setdefault(machine.instance_id, known)
+        return replace(machine, ended_s=known)
+
+    def _request_ended_s(self, region: str, spot_request: str | None) -> float | None:
+        if spot_request is None:
+            return None
+        try:
+            page = self._calls.read(
+                "ec2", region, "describe_spot_instance_requests", SpotInstanceRequestIds=[spot_request]
+            )
+        except ArylError:
+            return None  # forgotten by EC2, or not ours to read
+        found = [one for one in page["SpotInstanceRequests"] if one.get("State") != "active"]
+        at = found[0].get("Status", {}).get("UpdateTime") if found else None
+        return None if at is None else float(at.timestamp())
 
     def _read(self, listed: Mapping[str, Any], region: str) -> Machine:
         machine = tags.machine(listed, region, self._places.zone_ids(region))
@@ -205,30 +259,51 @@ class AwsProvider:
         return self._priced(machine)
 
     def _priced(self, machine: Machine) -> Machine:
-        """Spot machines pay the zone's price; EC2 names none for the others."""
-        if machine.market != Market.SPOT.value or machine.ended_s is not None:
+        """A price that cannot be read is None: the machine exists all the same, and has to be seen."""
+        if machine.state is MachineState.GONE:
             return machine
-        return replace(machine, usd_per_hour=self._spot.of_machine(machine))
+        try:
+            if machine.market == Market.SPOT.value:
+                return replace(machine, usd_per_hour=self._spot.of_machine(machine))
+            listed = self._list.now(machine.region, machine.instance_type)
+        except ArylError as error:
+            log.warning("price of %s: %s", machine.instance_id, error.message)
+            return machine
+        return machine if listed is None else replace(machine, usd_per_hour=listed[0])
 
-    def _regions(self) -> list[str]:
-        named = self._settings.get("regions", HOME)
-        return sorted({region.strip() for region in named.split(",") if region.strip()})
 
-    def _all_regions(self) -> list[str]:
-        if "regions" in self._settings:
-            return self._regions()
-        page = self._calls.read("ec2", HOME, "describe_regions")
-        return sorted(one["RegionName"] for one in page["Regions"])
+def request(spec: MachineSpec, settings: Mapping[str, str]) -> dict[str, Any]:
+    """The part of RunInstances that needs no question."""
+    asked: dict[str, Any] = {
+        "InstanceType": spec.offer.instance_type,
+        "MinCount": 1,
+        "MaxCount": 1,
+        "ClientToken": spec.token[:64],
+        "UserData": spec.user_data,
+        "InstanceInitiatedShutdownBehavior": "terminate",
+        "MetadataOptions": {
+            "HttpTokens": "required",
+            "HttpEndpoint": "enabled",
+            "HttpPutResponseHopLimit": 2,  # a container on the machine is one hop more
+        },
+        "TagSpecifications": [
+            {"ResourceType": kind, "Tags": tags.as_list(tags.of_machine(spec), settings)}
+            for kind in ("instance", "volume", "network-interface")
+        ],
+    }
+    if profile := settings.get("instance_profile"):
+        asked["IamInstanceProfile"] = {"Arn" if profile.startswith("arn:") else "Name": profile}
+    if spec.offer.market is Market.SPOT:
+        spot = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+        if spec.max_usd_per_hour is not None:
+            spot["MaxPrice"] = f"{spec.max_usd_per_hour:.5f}"
+        asked["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": spot}
+    return asked
+
+
+def _not_offered(offer: Offer) -> CapacityError:
+    return CapacityError(f"aws does not offer {offer.instance_type} in {offer.place}", code="NotOffered")
 
 
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def encoded_bytes(user_data: str) -> int:
-    """What EC2 counts against its 16 KB: the text itself; the API takes it in base64."""
-    return len(base64.b64encode(user_data.encode()))
-
-
-def now_s() -> float:
-    return time.time()

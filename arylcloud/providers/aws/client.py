@@ -7,28 +7,62 @@ so nothing that acts is ever repeated here.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Final
 
-from arylcloud.core.errors import AccessError, MissingExtraError, OtherCloudError, UsageError
-from arylcloud.providers.aws.errors import translated
+from arylcloud.core.errors import MissingExtraError, OtherCloudError, ThrottledError, UsageError
+from arylcloud.core.live import Meter
+from arylcloud.providers.aws.errors import not_sent, translated
+from arylcloud.providers.patience import Passing, Patience
+
+_PASSING: Final = frozenset(
+    {
+        "InternalError",
+        "InternalFailure",
+        "Unavailable",
+        "ServiceUnavailable",
+        "RequestTimeout",
+        "ConnectionClosedError",
+        "ReadTimeoutError",
+        "ConnectTimeoutError",
+        "EndpointConnectionError",
+        "ResponseParserError",
+        "500",
+        "502",
+        "503",
+    }
+)
+"""What a question is asked again for. The latter are botocore's own, and a proxy's."""
 
 
 class Calls:
     """One account's AWS. Safe to use from several threads."""
 
-    def __init__(self, profile: str | None) -> None:
+    def __init__(self, profile: str | None, patience: Patience | None = None) -> None:
         self._profile = profile
+        self._patience = patience or Patience(tries=5, longest_s=20.0)
         self._lock = threading.Lock()
         self._session: Any = None
-        self._clients: dict[tuple[str, str, bool], Any] = {}
+        self._clients: dict[tuple[str, str], Any] = {}
 
     def act(self, service: str, region: str, operation: str, **asked: Any) -> Any:
         """One request, sent once. Raises what ``errors`` makes of the answer."""
-        return self._call(self._client(service, region, once=True), operation, asked)
+        return self._call(self._client(service, region), operation, asked)
 
     def read(self, service: str, region: str, operation: str, **asked: Any) -> Any:
-        """A question: botocore asks again, with backoff, where that may help."""
-        return self._call(self._client(service, region, once=False), operation, asked)
+        """A question: asked again where AWS throttles, or is not well."""
+        client = self._client(service, region)
+
+        def ask() -> Any:
+            try:
+                return self._call(client, operation, asked)
+            except ThrottledError as error:
+                raise Passing(error) from error
+            except OtherCloudError as error:
+                if error.code in _PASSING:
+                    raise Passing(error) from error
+                raise
+
+        return self._patience.call(ask, Meter())
 
     def pages(self, service: str, region: str, operation: str, key: str, **asked: Any) -> list[Any]:
         """Every item of every page."""
@@ -43,33 +77,24 @@ class Calls:
 
     def _call(self, client: Any, operation: str, asked: dict[str, Any]) -> Any:
         from botocore import exceptions as errors
+        from botocore.parsers import ResponseParserError
 
         what = f"aws {client.meta.region_name}: {operation}"
         try:
             return getattr(client, operation)(**asked)
         except errors.ClientError as error:
             raise translated(error.response, what) from error
-        except (
-            errors.NoCredentialsError,
-            errors.PartialCredentialsError,
-            errors.TokenRetrievalError,
-        ) as error:
-            raise AccessError(
-                f"{what}: no credentials: {error}", hint="aws configure, or AWS_PROFILE, or aws sso login"
-            ) from error
-        except errors.ParamValidationError as error:
-            raise UsageError(f"{what}: {error}") from error
-        except errors.BotoCoreError as error:
-            raise OtherCloudError(f"{what}: {error}", code=type(error).__name__) from error
+        except (errors.BotoCoreError, ResponseParserError) as error:  # the latter is none of the former
+            raise not_sent(error, what) from error
 
-    def _client(self, service: str, region: str, *, once: bool) -> Any:
+    def _client(self, service: str, region: str) -> Any:
         with self._lock:  # neither a session nor the making of a client is safe for threads
-            key = (service, region, once)
+            key = (service, region)
             if key not in self._clients:
-                self._clients[key] = self._make(service, region, once=once)
+                self._clients[key] = self._make(service, region)
             return self._clients[key]
 
-    def _make(self, service: str, region: str, *, once: bool) -> Any:
+    def _make(self, service: str, region: str) -> Any:
         try:
             import botocore.exceptions
             import botocore.session
@@ -78,12 +103,16 @@ class Calls:
             raise MissingExtraError(
                 "launching on AWS needs boto3", hint="pip install 'arylcloud[aws]'"
             ) from error
-        attempts = {"total_max_attempts": 1} if once else {"mode": "standard", "total_max_attempts": 5}
         try:
             if self._session is None:
                 self._session = botocore.session.Session(profile=self._profile)
-            config = Config(retries=attempts, connect_timeout=10, read_timeout=60)
-            return self._session.create_client(service, region_name=region, config=config)
+            once = Config(
+                retries={"total_max_attempts": 1},
+                connect_timeout=10,
+                read_timeout=60,
+                max_pool_connections=16,
+            )
+            return self._session.create_client(service, region_name=region, config=once)
         except botocore.exceptions.ProfileNotFound as error:
             raise UsageError(f"aws: {error}", hint="[aws] profile, or AWS_PROFILE") from error
         except botocore.exceptions.BotoCoreError as error:

@@ -1,4 +1,4 @@
-"""What EC2's error codes mean for us: one table. An unknown code is "other", with the code kept."""
+"""What AWS's error codes mean for us: the one table. An unknown code is "other", with the code kept."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from arylcloud.core.errors import (
 
 _CAPACITY: Final = (
     "InsufficientInstanceCapacity InsufficientHostCapacity InsufficientReservedInstanceCapacity "
-    "InsufficientCapacity InsufficientCapacityOnOutpost SpotMaxPriceTooLow MaxSpotFleetRequestCountExceeded "
-    "Unsupported UnsupportedOperation InsufficientFreeAddressesInSubnet"
+    "InsufficientCapacity InsufficientCapacityOnOutpost SpotMaxPriceTooLow Unsupported "
+    "InsufficientFreeAddressesInSubnet"
 )
 _QUOTA: Final = (
-    "VcpuLimitExceeded MaxSpotInstanceCountExceeded InstanceLimitExceeded VolumeLimitExceeded "
-    "MaxIOPSLimitExceeded SecurityGroupLimitExceeded ResourceLimitExceeded"
+    "VcpuLimitExceeded MaxSpotInstanceCountExceeded MaxSpotFleetRequestCountExceeded InstanceLimitExceeded "
+    "VolumeLimitExceeded MaxIOPSLimitExceeded SecurityGroupLimitExceeded ResourceLimitExceeded"
 )
 _THROTTLED: Final = (
     "RequestLimitExceeded Throttling ThrottlingException ThrottledException RequestThrottled "
-    "RequestThrottledException TooManyRequestsException SlowDown EC2ThrottledException Unavailable "
-    "ServiceUnavailable InternalError InternalFailure RequestTimeout"
+    "RequestThrottledException TooManyRequestsException SlowDown EC2ThrottledException"
 )
 _ACCESS: Final = (
     "AuthFailure UnauthorizedOperation AccessDenied AccessDeniedException ExpiredToken ExpiredTokenException "
@@ -38,7 +37,7 @@ _ACCESS: Final = (
 _ASKED_WRONG: Final = {
     "InvalidAMIID.NotFound": "name an image of this region: [aws] image",
     "InvalidAMIID.Unavailable": "name another image: [aws] image",
-    "InvalidAMIID.Malformed": "an image is called ami-…: [aws] image",
+    "InvalidAMIID.Malformed": "an image is called ami-…: [aws] image, or resources.image_id of the job",
     "InvalidSubnetID.NotFound": "[aws] subnet, in the account and region of the launch",
     "InvalidSubnet.Range": "[aws] subnet",
     "InvalidVpcID.NotFound": "[aws] vpc",
@@ -46,7 +45,6 @@ _ASKED_WRONG: Final = {
     "InvalidGroupId.Malformed": "[aws] security_group",
     "VPCIdNotSpecified": "aws ec2 create-default-vpc, or [aws] subnet",
     "MissingInput": "aws ec2 create-default-vpc, or [aws] subnet",
-    "IdempotentParameterMismatch": "the same token was used for another machine: this is a bug, report it",
     "NoSuchEntity": "[aws] instance_profile",
     "InvalidParameterValue": None,
     "InvalidParameterCombination": None,
@@ -60,10 +58,22 @@ _KINDS: Final[dict[str, type[ArylError]]] = {
     **dict.fromkeys(_ACCESS.split(), AccessError),
     **dict.fromkeys(_ASKED_WRONG, UsageError),
 }
+_HINTS: Final[dict[str, str | None]] = {
+    **dict.fromkeys(
+        _ACCESS.split(), "`arylcloud check --infra aws` says what is missing; docs/clouds/aws.md"
+    ),
+    **_ASKED_WRONG,
+    # a machine with this token may exist: never a plain "no"
+    "IdempotentParameterMismatch": None,
+}
 
 
 def kind_of(code: str) -> type[ArylError]:
-    """The class of our tree; :class:`OtherCloudError` where the code is unknown."""
+    """The class of our tree; :class:`OtherCloudError` where the code is unknown.
+
+    >>> kind_of("VcpuLimitExceeded").kind, kind_of("NewCodeOfTomorrow").kind
+    ('quota', 'other')
+    """
     return _KINDS.get(code, OtherCloudError)
 
 
@@ -71,4 +81,19 @@ def translated(response: Mapping[str, Any], what: str) -> ArylError:
     """A botocore error response as one of ours: one line, the code kept, and what to do."""
     said = response.get("Error", {})
     code, message = str(said.get("Code", "")), str(said.get("Message", "")).strip()
-    return kind_of(code)(f"{what}: {code}: {message}", code=code, hint=_ASKED_WRONG.get(code))
+    return kind_of(code)(f"{what}: {code}: {message}", code=code, hint=_HINTS.get(code))
+
+
+def not_sent(error: Exception, what: str) -> ArylError:
+    """A ``BotoCoreError``: no answer of AWS at all."""
+    from botocore import exceptions as errors
+
+    if isinstance(
+        error, errors.NoCredentialsError | errors.PartialCredentialsError | errors.TokenRetrievalError
+    ):
+        return AccessError(
+            f"{what}: no credentials: {error}", hint="aws configure, or AWS_PROFILE, or aws sso login"
+        )
+    if isinstance(error, errors.ParamValidationError):
+        return UsageError(f"{what}: {' '.join(str(error).split())}")
+    return OtherCloudError(f"{what}: {error}", code=type(error).__name__)

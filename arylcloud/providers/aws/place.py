@@ -7,6 +7,7 @@ Nothing here costs anything while it exists. What a company brings goes before w
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,8 +16,15 @@ from arylcloud.core.offer import Offer
 from arylcloud.providers.aws.client import Calls
 from arylcloud.providers.aws.tags import JOURNAL, as_list
 
+HOME: Final = "us-east-1"
 _IMAGE: Final = "/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
 """AWS's own parameter: Ubuntu 24.04 (Python 3.12) with NVIDIA's open driver."""
+_ARM: Final = ("g5g.", "p6e-gb")
+"""GPU types whose cores are ARM's."""
+OFFERED_S: Final = 600.0
+"""For so long it is taken as said where a type is offered."""
+SEEN_TRIES: Final = 40
+SEEN_EVERY_S: Final = 0.25
 
 
 class Places:
@@ -26,10 +34,13 @@ class Places:
         self._calls = calls
         self._settings = settings
         self._lock = threading.RLock()
+        self._regions: list[str] | None = None
         self._zones: dict[str, dict[str, str]] = {}
         self._images: dict[tuple[str, str], str] = {}
         self._subnets: dict[tuple[str, str], tuple[str, str]] = {}
         self._groups: dict[tuple[str, str], str] = {}
+        self._disks: dict[tuple[str, str], tuple[str, int]] = {}
+        self._sold: dict[tuple[str, str | None, str], tuple[bool, float]] = {}
 
     def zone_names(self, region: str) -> dict[str, str]:
         """Zone id → this account's name for it."""
@@ -45,29 +56,46 @@ class Places:
 
     def sold(self, offer: Offer) -> bool:
         """Whether the type is offered in that zone (or anywhere in the region)."""
+        key = (offer.region, offer.zone, offer.instance_type)
+        with self._lock:
+            known = self._sold.get(key)
+        if known is None or time.monotonic() - known[1] > OFFERED_S:
+            known = (self._ask_sold(offer), time.monotonic())
+            with self._lock:
+                self._sold[key] = known
+        return known[0]
+
+    def _ask_sold(self, offer: Offer) -> bool:
+        if offer.region not in self.regions():  # no such region, or not enabled in this account
+            return False
         kind, places = ("availability-zone-id", [offer.zone]) if offer.zone else ("region", [offer.region])
-        try:
-            page = self._calls.read(
-                "ec2",
-                offer.region,
-                "describe_instance_type_offerings",
-                LocationType=kind,
-                Filters=[
-                    {"Name": "location", "Values": places},
-                    {"Name": "instance-type", "Values": [offer.instance_type]},
-                ],
-            )
-        except ArylError as error:
-            if error.code in ("InvalidParameterValue", "InvalidInstanceType"):
-                return False
-            raise
+        page = self._calls.read(
+            "ec2",
+            offer.region,
+            "describe_instance_type_offerings",
+            LocationType=kind,
+            Filters=[
+                {"Name": "location", "Values": places},
+                {"Name": "instance-type", "Values": [offer.instance_type]},
+            ],
+        )
         return bool(page["InstanceTypeOfferings"])
+
+    def regions(self) -> list[str]:
+        """Enabled in this account; narrowed by ``[aws] regions``."""
+        with self._lock:
+            if self._regions is None:
+                page = self._calls.read("ec2", HOME, "describe_regions")
+                enabled = {one["RegionName"] for one in page["Regions"]}
+                named = {r.strip() for r in self._settings.get("regions", "").split(",") if r.strip()}
+                self._regions = sorted(enabled & named if named else enabled)
+            return self._regions
 
     def image(self, region: str, instance_type: str) -> str:
         """The image to boot: named in the settings, or AWS's deep-learning image with the driver."""
         if named := self._settings.get("image"):
             return named
-        arch = "arm64" if instance_type.split(".")[0].endswith("g") and "g5g" in instance_type else "x86_64"
+        arch = "arm64" if instance_type.startswith(_ARM) else "x86_64"
         with self._lock:
             if (region, arch) not in self._images:
                 name = _IMAGE.format(arch=arch)
@@ -79,6 +107,21 @@ class Places:
                     ) from error
                 self._images[region, arch] = str(answer["Parameter"]["Value"])
             return self._images[region, arch]
+
+    def root_disk(self, region: str, image: str) -> tuple[str, int]:
+        """(device, least GiB) of the image's own disk: another device would be a second one."""
+        with self._lock:
+            if (region, image) not in self._disks:
+                found = self._calls.read("ec2", region, "describe_images", ImageIds=[image])["Images"]
+                if not found:
+                    raise UsageError(f"aws {region} has no image {image}", hint="[aws] image")
+                device = str(found[0].get("RootDeviceName", "/dev/sda1"))
+                sizes = {
+                    one["DeviceName"]: int(one.get("Ebs", {}).get("VolumeSize", 1))
+                    for one in found[0].get("BlockDeviceMappings", [])
+                }
+                self._disks[region, image] = (device, sizes.get(device, 1))
+            return self._disks[region, image]
 
     def subnet(self, offer: Offer) -> tuple[str, str]:
         """(subnet, vpc) in the offer's zone; a zone without one is without capacity for us."""
@@ -97,14 +140,13 @@ class Places:
         else:
             filters.append({"Name": "default-for-az", "Values": ["true"]})
         found = self._calls.pages("ec2", offer.region, "describe_subnets", "Subnets", Filters=filters)
-        if not found:
-            raise UsageError(
-                f"aws {offer.region} has no subnet to launch in",
-                hint="aws ec2 create-default-vpc, or [aws] subnet (several: with commas)",
-            )
         here = [s for s in found if offer.zone is None or s.get("AvailabilityZoneId") == offer.zone]
-        if not here:
-            raise CapacityError(f"aws {offer.region} has no subnet of ours in {offer.zone}", code="NoSubnet")
+        if not here:  # of this place only: another region may well have one
+            raise CapacityError(
+                f"aws: no subnet to launch in, in {offer.zone or offer.region}",
+                code="NoSubnet",
+                hint="aws ec2 create-default-subnet, or name one: [aws] subnet (several: with commas)",
+            )
         best = max(here, key=lambda s: (s.get("AvailableIpAddressCount", 0), s["SubnetId"]))
         return str(best["SubnetId"]), str(best["VpcId"])
 
@@ -114,12 +156,18 @@ class Places:
             return named
         with self._lock:
             if (vpc, journal_id) not in self._groups:
-                self._groups[vpc, journal_id] = self._find_group(region, vpc, journal_id) or self._make_group(
+                self._groups[vpc, journal_id] = self.find_group(region, vpc, journal_id) or self._make_group(
                     region, vpc, journal_id
                 )
             return self._groups[vpc, journal_id]
 
-    def _find_group(self, region: str, vpc: str, journal_id: str) -> str | None:
+    def forget_groups(self) -> None:
+        """One has been removed under our feet: it is looked for, and made, again."""
+        with self._lock:
+            self._groups.clear()
+
+    def find_group(self, region: str, vpc: str, journal_id: str) -> str | None:
+        """Of this journal, in this network; None = there is none yet."""
         found = self._calls.pages(
             "ec2",
             region,
@@ -152,8 +200,17 @@ class Places:
         except ArylError as error:
             if error.code != "InvalidGroup.Duplicate":  # another launcher of this journal was faster
                 raise
-            found = self._find_group(region, vpc, journal_id)
+            found = self._seen(region, vpc, journal_id)
             if found is None:
                 raise
             return found
+        self._seen(region, vpc, journal_id)
         return str(answer["GroupId"])
+
+    def _seen(self, region: str, vpc: str, journal_id: str) -> str | None:
+        """EC2 may not know for some seconds what it has just made, and would refuse the machine for it."""
+        for _ in range(SEEN_TRIES):
+            if (found := self.find_group(region, vpc, journal_id)) is not None:
+                return found
+            time.sleep(SEEN_EVERY_S)
+        return None

@@ -48,16 +48,15 @@ class Quotas:
     def check(self, offer: Offer, machines: int = 1) -> None:
         """Raises QuotaError where ``machines`` of them cannot fit even with nothing else running."""
         quota = self.of(offer)
-        if quota is None or quota.vcpus is None or offer.vcpus is None:
+        if quota is None or quota.vcpus is None:
             return
-        needed = offer.vcpus * machines
+        needed = (offer.vcpus or 1) * machines  # whatever it has, it does not fit into a quota of 0
         if needed > quota.vcpus:
             raise QuotaError(
                 f"aws {offer.region}: quota {quota.code} allows {quota.vcpus:g} vCPUs of this family "
                 f"({offer.market.value}), {offer.instance_type} needs {needed:g}",
                 code=quota.code,
-                hint=f"ask for more: https://{offer.region}.console.aws.amazon.com/servicequotas/home/services/"
-                f"ec2/quotas/{quota.code}",
+                hint=where_to_ask(offer.region, quota.code),
             )
 
     def _ask(self, region: str, code: str) -> float | None:
@@ -72,3 +71,9 @@ class Quotas:
                 return None
             raise
         return float(answer["Quota"]["Value"])
+
+
+def where_to_ask(region: str, code: str) -> str:
+    """For a person, to click."""
+    console = f"https://{region}.console.aws.amazon.com/servicequotas/home/services/ec2/quotas/{code}"
+    return f"ask for more: {console}"

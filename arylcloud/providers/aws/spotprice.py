@@ -8,14 +8,15 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from arylcloud.core.errors import CapacityError
-from arylcloud.core.offer import Market, Offer
+from arylcloud.core.offer import Offer
 from arylcloud.core.ports import Machine, PricePoint
 from arylcloud.providers.aws.client import Calls
 from arylcloud.providers.aws.place import Places
 
 LINUX: Final = "Linux/UNIX"
 FRESH_S: Final = 60.0
-"""A price this young is not asked for again: EC2 changes them a few times a day."""
+"""A price this young is not asked for again for a machine that runs: EC2 changes them a few times a day."""
+_Key = tuple[str, str | None, str]
 
 
 class SpotPrices:
@@ -25,94 +26,48 @@ class SpotPrices:
         self._calls = calls
         self._places = places
         self._lock = threading.Lock()
-        self._now: dict[tuple[str, str | None, str], tuple[float, float, float]] = {}
+        self._known: dict[_Key, tuple[float, float]] = {}
+        """($/h, wall seconds at which it was asked for)"""
 
     def now(self, offer: Offer) -> tuple[float, float]:
         """($/h, wall seconds at which it was asked for); the cheapest zone where the offer names none.
         Raises CapacityError where there is no spot market."""
-        key = (offer.region, offer.zone, offer.instance_type)
-        with self._lock:
-            known = self._now.get(key)
-        if known is not None and time.monotonic() - known[2] < FRESH_S:
-            return known[0], known[1]
-        at_s = time.time()
-        steps = self._steps(offer.region, offer.zone, offer.instance_type, at_s, at_s)
-        if not steps:
-            raise CapacityError(
-                f"aws has no spot market for {offer.instance_type} in {offer.place}", code="NoSpot"
-            )
-        price = min(points[-1].usd_per_hour for points in steps.values())
-        with self._lock:
-            self._now[key] = (price, at_s, time.monotonic())
-        return price, at_s
+        asked = self._ask((offer.region, offer.zone, offer.instance_type))
+        if asked is None:
+            raise _no_market(offer)
+        return asked
 
     def of_machine(self, machine: Machine) -> float | None:
-        """What it pays now; None where EC2 tells no price for its zone."""
+        """What it pays now; None where EC2 tells no price for its zone. Never a price from before it was
+        launched."""
         key = (machine.region, machine.zone, machine.instance_type)
         with self._lock:
-            known = self._now.get(key)
-        if known is not None and time.monotonic() - known[2] < FRESH_S:
-            return known[0]
-        at_s = time.time()
-        steps = self._steps(*key, at_s, at_s)
-        if not steps:
-            return None
-        price = min(points[-1].usd_per_hour for points in steps.values())
-        with self._lock:
-            self._now[key] = (price, at_s, time.monotonic())
-        return price
+            known = self._known.get(key)
+        if known is None or known[1] < machine.launched_s or time.time() - known[1] > FRESH_S:
+            known = self._ask(key)
+        return None if known is None else known[0]
 
     def history(self, offer: Offer, from_s: float, to_s: float) -> tuple[PricePoint, ...]:
-        """Steps within [from_s, to_s], the first at or before ``from_s``. Raises CapacityError without any."""
-        steps = self._steps(offer.region, offer.zone, offer.instance_type, from_s, to_s)
+        """Steps within [from_s, to_s], the first at or before ``from_s``; of the zone that is the cheapest
+        at the end where the offer names none. Raises CapacityError without any."""
+        steps = self._steps((offer.region, offer.zone, offer.instance_type), from_s, to_s)
         if not steps:
-            raise CapacityError(
-                f"aws has no spot market for {offer.instance_type} in {offer.place}", code="NoSpot"
-            )
+            raise _no_market(offer)
         return min(steps.values(), key=lambda points: points[-1].usd_per_hour)
 
-    def offers(self, region: str) -> list[Offer]:
-        """Every GPU type with a spot market in the region, zone by zone; shapes are the catalogue's."""
+    def _ask(self, key: _Key) -> tuple[float, float] | None:
         at_s = time.time()
-        found = self._calls.pages(
-            "ec2",
-            region,
-            "describe_spot_price_history",
-            "SpotPriceHistory",
-            StartTime=_moment(at_s),
-            EndTime=_moment(at_s),
-            ProductDescriptions=[LINUX],
-        )
-        zones = self._places.zone_ids(region)
-        newest: dict[tuple[str, str], Any] = {}
-        for one in found:
-            key = (zones.get(one["AvailabilityZone"], one["AvailabilityZone"]), one["InstanceType"])
-            if key not in newest or one["Timestamp"] > newest[key]["Timestamp"]:
-                newest[key] = one
-        as_of = datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return [
-            Offer(
-                cloud="aws",
-                region=region,
-                zone=zone,
-                instance_type=kind,
-                gpu=None,
-                gpu_count=None,
-                gpu_mem_gib=None,
-                vcpus=None,
-                mem_gib=None,
-                market=Market.SPOT,
-                usd_per_hour=float(one["SpotPrice"]),
-                as_of=as_of,
-                source="AWS spot price history",
-            )
-            for (zone, kind), one in sorted(newest.items())
-        ]
+        steps = self._steps(key, at_s, at_s)
+        if not steps:
+            return None
+        found = (min(points[-1].usd_per_hour for points in steps.values()), at_s)
+        with self._lock:
+            self._known[key] = found
+        return found
 
-    def _steps(
-        self, region: str, zone: str | None, instance_type: str, from_s: float, to_s: float
-    ) -> dict[str, tuple[PricePoint, ...]]:
-        """By zone name. EC2 answers with what was in force at the start, too."""
+    def _steps(self, key: _Key, from_s: float, to_s: float) -> dict[str, tuple[PricePoint, ...]]:
+        """By zone name, oldest first. EC2 answers with what was in force at the start, too."""
+        region, zone, instance_type = key
         asked: dict[str, Any] = {
             "InstanceTypes": [instance_type],
             "ProductDescriptions": [LINUX],
@@ -126,17 +81,19 @@ class SpotPrices:
             asked["AvailabilityZone"] = name
         rows = self._calls.pages("ec2", region, "describe_spot_price_history", "SpotPriceHistory", **asked)
         by_zone: dict[str, dict[float, float]] = {}
-        for row in rows:
-            at_s = (
-                max(row["Timestamp"].timestamp(), from_s)
-                if row["Timestamp"].timestamp() <= from_s
-                else (row["Timestamp"].timestamp())
-            )
-            by_zone.setdefault(row["AvailabilityZone"], {}).setdefault(at_s, float(row["SpotPrice"]))
+        for row in sorted(
+            rows, key=lambda one: one["Timestamp"]
+        ):  # of those before the start, the last counts
+            at_s = max(row["Timestamp"].timestamp(), from_s)
+            by_zone.setdefault(row["AvailabilityZone"], {})[at_s] = float(row["SpotPrice"])
         return {
-            name: tuple(PricePoint(from_s=at_s, usd_per_hour=steps[at_s]) for at_s in sorted(steps))
+            name: tuple(PricePoint(from_s=at_s, usd_per_hour=usd) for at_s, usd in steps.items())
             for name, steps in by_zone.items()
         }
+
+
+def _no_market(offer: Offer) -> CapacityError:
+    return CapacityError(f"aws has no spot market for {offer.instance_type} in {offer.place}", code="NoSpot")
 
 
 def _moment(seconds: float) -> datetime:

@@ -1,0 +1,137 @@
+"""``arylcloud check``: what a launch would meet, cloud by cloud, without launching."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from arylcloud.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from arylcloud.cli.settings import Folders
+    from arylcloud.core.offer import Offer
+    from arylcloud.core.ports import Finding
+
+app = typer.Typer(add_completion=False)
+OFFERS_PER_CLOUD = 3
+"""Of a job: its best so many on each cloud are checked."""
+
+
+@app.command()
+def check(
+    job: Annotated[
+        Path | None, typer.Argument(metavar="JOB", help="Job file: where it would run is checked.")
+    ] = None,
+    infra: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--infra", help="No job: CLOUD, CLOUD/REGION or CLOUD/REGION/ZONE, on its cheapest GPUs."
+        ),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> int:
+    """Ask each cloud, dry, all that a launch would ask: identity, permissions, quotas, images, network."""
+    from arylcloud.cli.output import emit_json
+    from arylcloud.cli.settings import folders
+    from arylcloud.core.codec import encode
+    from arylcloud.core.ports import Verdict
+    from arylcloud.providers import registry
+
+    if (job is None) == (not infra):
+        raise UsageError(
+            "check takes a job, or --infra", hint="`arylcloud check job.yaml`, `arylcloud check --infra aws`"
+        )
+    places = folders()
+    offers, nodes, until_s = _of_job(job, places) if job is not None else _of_infra(infra or [], places)
+    found: list[Finding] = []
+    for cloud in sorted({offer.cloud for offer in offers}):
+        checks = registry.load_checks(
+            cloud, state_dir=places.state, environ=os.environ, config_dir=places.config
+        )
+        here = [offer for offer in offers if offer.cloud == cloud]
+        found += checks.check(here, nodes=nodes, until_s=until_s, bucket=_bucket(cloud))
+    if json_:
+        emit_json({"findings": encode(found), "ok": all(f.verdict is not Verdict.FAILED for f in found)})
+    else:
+        _show(found)
+    failed = [finding for finding in found if finding.verdict is Verdict.FAILED]
+    if not failed:
+        return 0
+    return 4 if any(finding.subject in ("identity", "permissions") for finding in failed) else 5
+
+
+def _of_job(job: Path, places: Folders) -> tuple[list[Offer], int, float | None]:
+    """The job's best offers on clouds that can be checked; a cloud that it forbids is not among them."""
+    from arylcloud.cli.compose import make_plan
+    from arylcloud.cli.jobfile import Overrides, load_job
+    from arylcloud.providers.registry import CHECKS
+
+    spec, _secrets = load_job(job, Overrides(), need_secrets=False)
+    plan = make_plan(spec, places, limit=500)
+    chosen: dict[str, list[Offer]] = {}
+    for candidate in plan.candidates:
+        there = chosen.setdefault(candidate.offer.cloud, [])
+        if candidate.offer.cloud in CHECKS and len(there) < OFFERS_PER_CLOUD:
+            there.append(candidate.offer)
+    offers = [offer for there in chosen.values() for offer in there]
+    if not offers:
+        raise UsageError(
+            f"{spec.name}: no offer on a cloud that can be checked", hint=f"known: {', '.join(CHECKS)}"
+        )
+    hours = plan.chosen.hours
+    until_s = None if hours is None else time.time() + hours.p90 * 3600
+    return offers, plan.chosen.nodes, until_s
+
+
+def _of_infra(infra: list[str], places: Folders) -> tuple[list[Offer], int, float | None]:
+    """The cheapest GPU offer of each market there."""
+    from arylcloud.cli.places import parse_infra
+    from arylcloud.core.offer import Market
+    from arylcloud.pricing.catalogue import load
+    from arylcloud.pricing.select import Query, select
+    from arylcloud.providers.registry import CHECKS
+
+    user = places.user_catalogue if places.user_catalogue.is_file() else None
+    table = load(user, refreshed=places.live_prices)
+    offers: list[Offer] = []
+    for text in infra:
+        cloud, _, _ = parse_infra(text, what="--infra")
+        if cloud not in CHECKS:
+            raise UsageError(f"--infra: {text!r} cannot be checked", hint=f"known: {', '.join(CHECKS)}")
+        for market in (Market.SPOT, Market.ON_DEMAND):
+            rows = table.take(select(table, Query(infra=(text,), markets=(market,))) & table.plannable)
+            if len(rows):
+                offers.append(rows.row(int(rows.usd_per_hour.argmin())))
+    if not offers:
+        raise UsageError(
+            f"the catalogue has no GPU in {', '.join(infra)}", hint="`arylcloud prices --refresh`"
+        )
+    return offers, 1, None
+
+
+def _bucket(cloud: str) -> str | None:
+    """``ARYLCLOUD_STORE``, where it is this cloud's."""
+    store = os.environ.get("ARYLCLOUD_STORE", "")
+    scheme = {"aws": "s3://", "gcp": "gs://", "azure": "az://"}.get(cloud, "s3://")
+    return store if store.startswith(scheme) else None
+
+
+def _show(found: list[Finding]) -> None:
+    from arylcloud.cli.output import stdout
+
+    screen = stdout()
+    marks: dict[str, Any] = {"ok": "ok", "warning": "warning", "failed": "FAILED", "unknown": "unknown"}
+    for finding in found:
+        where = "/".join(part for part in (finding.cloud, finding.region) if part)
+        screen.print(
+            f"{marks[finding.verdict.value]:<8} {where}: {finding.subject}: {finding.said}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        if finding.remedy and finding.verdict.value != "ok":
+            screen.print(f"         hint: {finding.remedy}", markup=False, highlight=False, soft_wrap=True)
