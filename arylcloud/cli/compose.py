@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from arylcloud.core.plan import Plan
     from arylcloud.planner.profiles import Library
     from arylcloud.planner.upkeep import Assumptions
-    from arylcloud.pricing.hazard import OwnHistory
+    from arylcloud.pricing.hazard import OwnHistory, SpotAdvisor
     from arylcloud.pricing.table import OfferTable
     from arylcloud.providers.registry import Adapter
 
@@ -95,6 +95,23 @@ def own_history(folders: Folders) -> tuple[OwnHistory, ...]:
         return ()
 
 
+def spot_advisor(folders: Folders) -> SpotAdvisor | None:
+    """Interruption bands as AWS told them at the last refresh; None = the bundled ones."""
+    from arylcloud.pricing.hazard import read_advisor
+
+    path = folders.live_prices / "advisor-aws.json"  # pricing/livefile.advisor_file: not worth its import
+    if not path.is_file():
+        return None
+    from arylcloud.cli.output import note
+    from arylcloud.core.errors import IntegrityError
+
+    try:
+        return read_advisor(path)
+    except (IntegrityError, ValueError, KeyError, TypeError, OSError) as error:
+        note(f"{path} is not used: {error}; `arylcloud prices --refresh` writes it anew")
+        return None
+
+
 def make_plan(
     spec: JobSpec,
     folders: Folders,
@@ -115,6 +132,7 @@ def make_plan(
         overlay(table, from_offers(quoted)) if quoted else table,
         library=profiles(folders) if known is None else known,
         assumptions=assumptions(spec, folders),
+        advisor=spot_advisor(folders),
         history=own_history(folders),
         limit=limit,
     )

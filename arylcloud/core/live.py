@@ -52,6 +52,7 @@ class Part:
     regions: tuple[str, ...]
     """Empty = every region that the answer speaks of."""
     markets: tuple[Market, ...]
+    """Empty = it tells of no prices."""
     version: str | None = None
     """Of the cloud's list: where it is the one that was read last, nothing needs to be asked."""
     max_age_s: float | None = None
@@ -107,6 +108,9 @@ class Answer:
     """Of instance types that ``Known`` lacks, as the cloud describes them."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Raw rows without an offer, by reason."""
+    bands: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """(region, instance type) → how often the cloud takes such spot machines back: a key of
+    ``pricing/hazard.MEAN_LIFE_H``."""
 
 
 @dataclass(slots=True)

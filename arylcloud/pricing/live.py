@@ -154,8 +154,7 @@ def covered(table: OfferTable, cloud: str, part: Part) -> Mask:
     mask = table.mask("cloud", [cloud])
     if part.regions:
         mask &= table.mask("region", part.regions)
-    markets = [MARKETS.index(market) for market in part.markets]
-    found: Mask = mask & np.logical_or.reduce([table.market == market for market in markets])
+    found: Mask = mask & np.isin(table.market, [MARKETS.index(market) for market in part.markets])
     return found
 
 

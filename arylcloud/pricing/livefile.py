@@ -102,6 +102,33 @@ def save_live(folder: Path, base: Path, table: OfferTable, state: LiveState) -> 
         raise LocalStateError(f"cannot write {folder}: {error.strerror or error}") from error
 
 
+def advisor_file(folder: Path, cloud: str) -> Path:
+    """Bands of interruptions as a cloud told them last, in the form of ``hazard.read_advisor``."""
+    return folder / f"advisor-{cloud}.json"
+
+
+def save_bands(
+    folder: Path, cloud: str, bands: Mapping[tuple[str, str], str], *, source: str, as_of: str
+) -> None:
+    by_band: dict[str, dict[str, list[str]]] = {}
+    for (region, name), band in sorted(bands.items()):
+        by_band.setdefault(band, {}).setdefault(region, []).append(name)
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "cloud": cloud,
+        "source": source,
+        "as_of": as_of,
+        "bands": by_band,
+    }
+    path = advisor_file(folder, cloud)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        scratch.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
+        scratch.replace(path)
+    except OSError as error:
+        raise LocalStateError(f"cannot write {path}: {error.strerror or error}") from error
+
+
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
     """Holds the folder against another refresh. Raises ConflictError where one is under way."""

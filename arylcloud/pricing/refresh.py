@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
@@ -101,6 +102,10 @@ def refresh(
         _append_history(folder / livefile.HISTORY, table, taken, now_s)
         errors |= {name: OtherCloudError(f"{name}: {why}") for name, why in merged.doubts.items()}
         parts = _states(state, asking.parts, heard, merged, errors, now_s)
+        for one in taken:
+            if one.answer is not None and one.answer.bands:
+                day = datetime.fromtimestamp(now_s, UTC).date().isoformat()
+                livefile.save_bands(folder, one.cloud, one.answer.bands, source=one.answer.source, as_of=day)
         livefile.save_live(folder, base, merged.table, LiveState(parts=parts))
     reports = tuple(_report(cloud, part, asking, merged, errors, parts) for cloud, part in asking.parts)
     clouds = tuple(

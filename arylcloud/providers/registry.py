@@ -62,7 +62,7 @@ def load(
 def load_infrastructure(
     name: str, *, state_dir: Path, environ: Mapping[str, str], config_dir: Path | None = None
 ) -> Infrastructure | None:
-    """Of the cloud called ``name``; None where it holds nothing for us beside machines. Raises as ``load``."""
+    """Of the cloud called ``name``; None: it holds nothing for us beside machines. Raises as ``load``."""
     path = INFRASTRUCTURES.get(name)
     if path is None:
         return None

@@ -64,6 +64,7 @@ class PriceEmulators:
         """What points arylcloud at them."""
         return {
             "AWS_ENDPOINT_URL": self.aws.url,
+            "ARYLCLOUD_AWS__SPOT_ADVISOR": self.aws.url,
             "AWS_ACCESS_KEY_ID": "AKIAEMULATED",
             "AWS_SECRET_ACCESS_KEY": "emulated",
             "AWS_EC2_METADATA_DISABLED": "true",

@@ -18,6 +18,7 @@ from clouds.prices_emulators import PriceEmulators
 from arylcloud.cli.main import run
 from arylcloud.pricing.binary import save_file
 from arylcloud.pricing.catalogue import CATALOGUE_VARIABLE, load_bundled
+from arylcloud.pricing.hazard import MEAN_LIFE_H
 
 KEY = "aws/us-east-1/use1-az4:p5.48xlarge:spot"
 
@@ -54,7 +55,7 @@ def test_only_the_clouds_that_are_named_are_asked(
     found = document(capsys, "--refresh", "--infra", "aws/us-east-1", "--gpu", "H100", "--use-spot")
     assert clouds.gcp.asked == clouds.azure.asked == []
     parts = {part["part"]: part["outcome"] for part in found["refresh"]["parts"]}
-    assert parts == {"list/us-east-1": "answered", "spot/us-east-1": "answered"}
+    assert parts == dict.fromkeys(("advisor", "list/us-east-1", "spot/us-east-1"), "answered")
     (aws,) = found["refresh"]["clouds"]
     assert (aws["cloud"], aws["error"]) == ("aws", None)
     assert aws["raw_rows"] == clouds.aws.served["rows"]
@@ -86,25 +87,32 @@ def test_regions_narrow_it(
 def test_the_next_plan_uses_what_the_cloud_said(
     clouds: PriceEmulators, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    clouds.aws.usd["us-east-1", "p5.48xlarge"] = 7.77
+    clouds.aws.usd["us-east-1", "p5.48xlarge"] = 44.44
     job = tmp_path / "job.yaml"
     job.write_text(
         "run: x\nresources: {infra: aws, accelerators: H100:8, use_spot: false}\n"
         "aryl: {profile: mpt-125m, work: 1000 steps}\n"
     )
 
-    def plan() -> dict[str, Any]:
-        assert run(["plan", str(job), "--json"]) == 0
+    def plan(*more: str) -> dict[str, Any]:
+        assert run(["plan", str(job), "--json", *more]) == 0
         found: dict[str, Any] = json.loads(capsys.readouterr().out)
         return found
 
     before = plan()
-    assert before["chosen"]["usd_per_hour"] != 7.77
+    assert before["chosen"]["usd_per_hour"] != 44.44
     document(capsys, "--refresh", "--infra", "aws/us-east-1", "--limit", "1")
     after = plan()
-    assert (after["chosen"]["usd_per_hour"], after["chosen"]["region"]) == (7.77, "us-east-1")
+    assert (after["chosen"]["usd_per_hour"], after["chosen"]["region"]) == (44.44, "us-east-1")
     assert after["chosen"]["as_of"] > "2026-01-01T"
     assert after["catalogue"]["digest"] != before["catalogue"]["digest"]
+    # interruptions, too, are those of the Spot Advisor's file of today: its band is one life in hours
+    job.write_text(job.read_text().replace("use_spot: false", "use_spot: true, infra: aws/us-east-1"))
+    job.write_text(job.read_text().replace("infra: aws, ", ""))
+    spot = plan()["chosen"]
+    lives = list(MEAN_LIFE_H.values())
+    band = clouds.aws.band("us-east-1", spot["instance_type"])
+    assert spot["interruptions_per_hour"] == pytest.approx(1 / lives[band])
 
 
 def test_another_catalogue_is_not_hidden_by_what_was_refreshed_over_the_bundled_one(
@@ -208,8 +216,8 @@ def test_a_bar_on_a_terminal_only(clouds: PriceEmulators, tmp_path: Path) -> Non
         "sys.exit(os.waitstatus_to_exitcode(pty.spawn(argv)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=120)
-    assert "4/4" in done.stdout.decode(), "what a person sees"
+    assert "5/5" in done.stdout.decode(), "what a person sees"
     argv = [sys.executable, "-m", "arylcloud", "prices", "--refresh", "--infra", "aws", "--limit", "1"]
     plain = subprocess.run(argv, capture_output=True, check=True, timeout=120)
-    assert b"4/4" not in plain.stderr
+    assert b"5/5" not in plain.stderr
     assert b"\x1b" not in plain.stderr + plain.stdout

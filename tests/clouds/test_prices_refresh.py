@@ -19,13 +19,16 @@ from clouds.prices_emulators import PriceEmulators
 
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.errors import AccessError, ConflictError, OtherCloudError, ThrottledError
-from arylcloud.core.live import LiveSource
+from arylcloud.core.live import LiveSource, Meter
 from arylcloud.core.offer import Market, Offer
 from arylcloud.pricing import history
 from arylcloud.pricing.catalogue import base_file, load, refreshed_file
 from arylcloud.pricing.doctor import examine
-from arylcloud.pricing.livefile import HISTORY, STATE, load_live, only_one
+from arylcloud.pricing.hazard import MEAN_LIFE_H, read_advisor
+from arylcloud.pricing.live import known_of
+from arylcloud.pricing.livefile import HISTORY, STATE, advisor_file, load_live, only_one
 from arylcloud.pricing.refresh import Outcome, Refreshed, refresh
+from arylcloud.providers.aws.prices import create as create_aws
 from arylcloud.providers.patience import Patience
 from arylcloud.providers.registry import SOURCES, load_source
 
@@ -151,6 +154,25 @@ def test_a_machine_that_no_catalogue_knows_is_described_by_its_cloud(world: Worl
     assert {o.market for o in offers} == {Market.ON_DEMAND, Market.SPOT}
 
 
+def test_bands_of_interruptions_are_brought_home(world: World) -> None:
+    world.refresh(["aws"])
+    told = read_advisor(advisor_file(world.folder, "aws"))
+    assert told.as_of == "2026-11-30"
+    aws = world.emulators.aws
+    bands = list(MEAN_LIFE_H)
+    known = {o.instance_type for o in load(environ={}).offers() if o.cloud == "aws"}
+    assert told.bands == {
+        (region, name): bands[aws.band(region, name)] for region, name in aws.usd if name in known
+    }
+
+
+def test_an_endpoint_of_one_s_own_is_all_that_is_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = create_aws({}, Patience(clock=world.clock))
+    known = known_of(load(environ={}), "aws")
+    names = [part.name for part in source.parts(known, ["us-east-1"], Meter())]
+    assert names == ["list/us-east-1", "spot/us-east-1"], "not the public Spot Advisor"
+
+
 def test_with_a_project_gcp_tells_machines_and_zones(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     gcp = world.emulators.gcp
     monkeypatch.setattr("arylcloud.providers.gcp.machines._PAGE", 7)
@@ -190,6 +212,7 @@ def test_a_second_refresh_asks_only_for_what_can_have_changed(world: World) -> N
     done = world.refresh()
     outcomes = {f"{part.cloud}/{part.name}": part.outcome for part in done.parts}
     assert outcomes == {
+        "aws/advisor": Outcome.RECENT,
         "aws/list/eu-west-1": Outcome.UNCHANGED,
         "aws/list/us-east-1": Outcome.UNCHANGED,
         "aws/spot/eu-west-1": Outcome.ANSWERED,
@@ -264,7 +287,9 @@ def test_aws_without_its_price_list_still_tells_its_spot_prices(world: World) ->
         *("list/eu-west-1", "list/us-east-1", "spot/us-east-1"),
     }
     world.emulators.aws.faults.down = set()
-    assert {part.outcome for part in world.refresh(["aws"]).parts} == {Outcome.ANSWERED}
+    outcomes = {part.name: part.outcome for part in world.refresh(["aws"]).parts}
+    assert outcomes.pop("advisor") is Outcome.RECENT
+    assert set(outcomes.values()) == {Outcome.ANSWERED}
 
 
 def test_the_history_has_every_change_and_no_other(world: World) -> None:

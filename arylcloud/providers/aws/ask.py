@@ -60,6 +60,10 @@ class Aws:
                     raise
         raise AssertionError("unreachable")
 
+    def public(self) -> bool:
+        """Whether we speak with AWS itself, not with an endpoint of the user's own."""
+        return _REGIONAL.match(self._client("ec2").meta.endpoint_url) is not None
+
     def zone_ids(self, region: str, meter: Meter) -> dict[str, str]:
         """This account's names of a region's zones → their ids."""
         page = self.call("ec2", region, "describe_availability_zones", {"AllAvailabilityZones": True}, meter)

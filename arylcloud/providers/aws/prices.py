@@ -18,8 +18,10 @@ from arylcloud.core import gpus
 from arylcloud.core.errors import CloudError
 from arylcloud.core.live import Answer, Known, Memory, Meter, Part, PriceColumns, Shape
 from arylcloud.core.offer import Market
+from arylcloud.providers.aws import advisor
 from arylcloud.providers.aws.ask import Aws
 from arylcloud.providers.patience import Patience
+from arylcloud.providers.web import Web, endpoint
 
 LIST_SOURCE: Final = "AWS Price List"
 SPOT_SOURCE: Final = "AWS spot price history"
@@ -38,6 +40,7 @@ WANTED: Final = {
 """Attributes of the one product per machine that is Linux, shared, on demand and without software."""
 _LIST: Final = "list/"
 _SPOT: Final = "spot/"
+_ADVISOR: Final = "advisor"
 
 
 class AwsPrices:
@@ -45,8 +48,11 @@ class AwsPrices:
 
     cloud = "aws"
 
-    def __init__(self, aws: Aws) -> None:
+    def __init__(self, aws: Aws, web: Web, advisor: str | None) -> None:
         self._aws = aws
+        self._web = web
+        self._advisor = advisor
+        """Where the Spot Advisor's file is; None = AWS's own address."""
         self._no_lists: CloudError | None = None
         """Why the versions of the lists could not be told: then the lists are not asked for, but spot is."""
 
@@ -73,9 +79,15 @@ class AwsPrices:
             Part(name=f"{_SPOT}{region}", regions=(region,), markets=(Market.SPOT,))
             for region in sorted(wanted & enabled)
         ]
-        return lists + spot
+        found = lists + spot
+        if self._advisor is not None or self._aws.public():
+            found.append(Part(name=_ADVISOR, regions=(), markets=(), max_age_s=advisor.MAX_AGE_S))
+        return found
 
     def ask(self, part: Part, memory: Memory, known: Known, meter: Meter) -> Answer:
+        if part.name == _ADVISOR:
+            bands = advisor.read_bands(self._web, self._advisor or advisor.DEFAULT, known.shapes, meter)
+            return Answer(prices=PriceColumns(), source=advisor.SOURCE, bands=bands)
         (region,) = part.regions
         if part.name.startswith(_LIST):
             if self._no_lists is not None:
@@ -218,5 +230,8 @@ def described_shape(described: Mapping[str, Any]) -> Shape:
 
 
 def create(settings: Mapping[str, str], patience: Patience) -> AwsPrices:
-    """``profile`` is the only setting of ours; all else is AWS's own (environment, ~/.aws)."""
-    return AwsPrices(Aws(settings.get("profile"), patience))
+    """``profile``, and where the Spot Advisor is (``spot_advisor``); all else is AWS's own (environment,
+    ~/.aws). With an endpoint of one's own nothing is asked of the public Spot Advisor."""
+    where = settings.get("spot_advisor")
+    base = endpoint(where, advisor.DEFAULT, what="[aws] spot_advisor") if where else None
+    return AwsPrices(Aws(settings.get("profile"), patience), Web("aws", patience), base)

@@ -125,6 +125,8 @@ class AwsPriceEmulator(Emulator):
         return _error(503, "RequestLimitExceeded", "Request limit exceeded.", headers)
 
     def answer(self, request: Request) -> Response:
+        if request.path == "/spot-advisor-data.json":
+            return self._advisor()
         signed = re.search(r"Credential=[^/]+/\d+/([^/]+)/([^/]+)/", request.headers.get("authorization", ""))
         if signed is None:
             return _error(401, "AuthFailure", "AWS was not able to validate the provided access credentials")
@@ -143,6 +145,28 @@ class AwsPriceEmulator(Emulator):
         if region not in self.enabled():
             return _error(401, "AuthFailure", "AWS was not able to validate the provided access credentials")
         return getattr(self, f"_{action}")(region, request.query)
+
+    def _advisor(self) -> Response:
+        self.served["advisor"] += 1
+        labels = ("<5%", "5-10%", "10-15%", "15-20%", ">20%")
+        body = {
+            "global_rate": "<10%",
+            "instance_types": {},
+            "ranges": [
+                {"index": i, "label": label, "dots": i, "max": 5 * i} for i, label in enumerate(labels)
+            ],
+            "spot_advisor": {
+                region: {
+                    "Linux": {name: {"s": 60, "r": self.band(region, name)} for name in self.types(region)},
+                    "Windows": {name: {"s": 50, "r": 4} for name in self.types(region)},
+                }
+                for region in self.regions
+            },
+        }
+        return Response(body=json.dumps(body).encode(), kind="binary/octet-stream", rows=len(self.on_demand))
+
+    def band(self, region: str, name: str) -> int:
+        return zlib.crc32(f"{region}{name}".encode()) % 5
 
     # ---------------------------------------------------------------- pricing
 
