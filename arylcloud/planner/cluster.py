@@ -234,6 +234,7 @@ def isolated_rates(problem: ClusterProblem) -> F:
 
 
 def proportional_rates(problem: ClusterProblem) -> F:
-    """(n,) ``p_i = Σ_j T_ij·W_j / Σ_j W_j``: a slice of every type in proportion to the cluster's mix."""
-    rates: F = problem.throughput @ problem.workers / problem.workers.sum()
+    """(n,) ``p_i = Σ_j T_ij·W_j / Σ_j W_j``: a slice of every type in proportion to the cluster's mix;
+    0 where there are no workers."""
+    rates: F = problem.throughput @ problem.workers / (problem.workers.sum() or 1.0)
     return rates

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -149,6 +150,13 @@ class TestDegenerate:
         assert violation(of, found) <= 1e-9
         if isinstance(found.objective, float):
             assert found.bound == pytest.approx(found.objective, rel=1.1e-7)
+
+    def test_jobs_that_run_nowhere_are_quiet(self, name) -> None:
+        of = problem(np.zeros((4, 3)), np.ones(4), [1, 1, 1])
+        with warnings.catch_warnings(action="error"):
+            found = solved(name, of)
+        assert violation(of, found) == 0.0
+        assert not job_rates(of, found).any()
 
     def test_more_gpus_than_any_type_has_is_named(self, name) -> None:
         of = problem([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]], [1, 8, 2], [4, 4])

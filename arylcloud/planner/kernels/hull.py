@@ -43,7 +43,8 @@ class Mix:
 
 
 def cheapest(rate: F, price: F, level: F) -> Mix:
-    """The mix of each job; ``rate`` and ``price`` (m, n) ≥ 0, ``level`` (n,) ≥ 0.
+    """The mix of each job; ``rate`` (m, n) ≥ 0, ``price`` (m, n), ``level`` (n,) ≥ 0, kept exactly:
+    below 0 a price would make more than the level cheaper still.
 
     >>> mix = cheapest(np.array([[1.0], [4.0]]), np.array([[1.0], [10.0]]), np.array([2.0]))
     >>> int(mix.slow[0]), int(mix.fast[0]), round(float(mix.part[0]), 6), round(float(mix.cost[0]), 6)

@@ -30,6 +30,7 @@ CLOSE = 1e-6
 """Relative: an iterate that breaks a type's row by more is not worth repairing."""
 
 
+@np.errstate(all="ignore")
 def solve(
     lp: JobLP,
     *,
@@ -42,7 +43,7 @@ def solve(
     near: tuple[F, float, float] | None = None,
 ) -> Solution:
     """The program to a certified relative ``gap``; of the objective plus ``offset``, where the program is
-    only a part of a whole.
+    only a part of a whole. Numbers that break on the way warn nobody: they are seen by what is certified.
 
     ``start``: (m, n) a point inside of the rows, for programs whose hard rows (slope 0, need > 0) are not met
     by a small equal share. ``near``: (λ (m,), t, how far the objective may be from the optimum there), where

@@ -42,7 +42,8 @@ class Warm:
 
 
 def solve(lp: JobLP, *, warm: Warm | None = None, gap: float = GAP) -> Solution:
-    """To a certified relative ``gap``; :class:`ArylError` where that fails. Without hard rate rows."""
+    """To a certified relative ``gap`` (:data:`linear.GAP` where HiGHS has the last word: see
+    :attr:`Solution.gap`); :class:`ArylError` where that fails. Without hard rate rows."""
     n = len(lp.gpus)
     found: Solution | None = None
     if warm is not None and len(warm.type_value) == len(lp.capacity) and n > FEW:

@@ -243,8 +243,7 @@ def _rest(
             return None
         # a guess may be so wrong that a job has no place on the path: that shows as numbers that are none
         try:
-            with np.errstate(all="ignore"):
-                found = interior.solve(inner, gap=0.3 * gap, offset=whole, most=40, near=near)
+            found = interior.solve(inner, gap=0.3 * gap, offset=whole, most=40, near=near)
         except ArylError:
             return None
         moved, lam = found.t, found.type_value

@@ -1,8 +1,8 @@
 """What the elastic baselines have in common: a job starts on one type and grows there, step by step.
 
 The papers of AFS, Optimus, ElasticFlow and Tiresias have one type of GPU. Here a job that starts takes the
-type on which it runs fastest among those with room, and its ladder is the configurations of that type in
-order of GPUs, without those that are not faster than a smaller one.
+type on which its smallest configuration is fastest per GPU among those with room, and its ladder is the
+configurations of that type in order of GPUs, without those that are not faster than a smaller one.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Ladders:
         return self._gpus[config] if config >= 0 else 0
 
     def first(self, job: int, prefer: int = -1) -> int | None:
-        """The smallest configuration on the type on which that is fastest, of those with room; the type of
-        ``prefer`` (the configuration held now) where it has room: moving costs a restart."""
+        """The smallest configuration on the type on which that is fastest per GPU, of those with room; the
+        type of ``prefer`` (the configuration held now) where it has room: moving costs a restart."""
         options = [
             rungs[0]
             for j, rungs in enumerate(self.steps[job])

@@ -15,14 +15,12 @@ from __future__ import annotations
 import numpy as np
 
 from arylcloud.planner.cluster import Allocation, ClusterProblem, proportional_rates
-from arylcloud.planner.policies.perjob import max_common, nobody
+from arylcloud.planner.policies.perjob import max_common
 
 
 def perf(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     """Heterogeneity-aware; objective dimensionless, larger is better."""
     del rng
-    if not problem.workers.any():
-        return nobody(problem)
     slope = problem.weight * proportional_rates(problem) / problem.gpus
     return max_common(problem, problem.throughput, slope)
 

@@ -20,7 +20,7 @@ RESTART_PENALTY = 0.1
 
 
 def pollux(problem: ElasticProblem, rng: np.random.Generator) -> Choice:
-    """``objective`` = the sum of speed-ups, restart penalties included."""
+    """``objective`` = the sum of speed-ups times weights (the paper has none), restart penalties included."""
     del rng
     utility = problem.weight[:, None] * speedup(problem)
     runs = np.flatnonzero(problem.current >= 0)

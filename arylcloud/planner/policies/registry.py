@@ -351,7 +351,7 @@ _ALL = (
         name="aryl",
         title="shortest jobs their base, then a knapsack of extra GPUs by time saved",
         where="aryl:aryl",
-        reference="Aryl (arXiv 2202.07896) §5",
+        reference="Aryl (arXiv 2202.07896), by its abstract",
         kind="choices",
         laws=GREEDY,
     ),

@@ -29,7 +29,7 @@ LEAST_RESTART_FACTOR = 1e-3
 
 
 def sia(problem: ElasticProblem, rng: np.random.Generator) -> Choice:
-    """Choose for all jobs at once; ``objective`` is ``Σ w_i·x_ij·(λ − (r·G)^p)``, proven within 1e-9."""
+    """Choose for all jobs at once; ``objective`` is ``Σ w_i·x_ij·(λ − (r·G)^p)``, proven to 1e-7."""
     del rng
     utility = problem.weight[:, None] * (WAITING - (restart_factor(problem) * normalised(problem)) ** POWER)
     utility[~reachable(problem)] = -np.inf
@@ -79,7 +79,9 @@ def reachable(problem: ElasticProblem) -> np.ndarray[tuple[int, int], np.dtype[n
             axis=1, initial=np.iinfo(np.int64).max
         )
     start = gpus[None, :] <= smallest[:, kind]
-    held = np.where(problem.current >= 0, gpus[np.maximum(problem.current, 0)], 0)
+    held = np.zeros(len(problem), dtype=np.int64)
+    runs = problem.current >= 0
+    held[runs] = gpus[problem.current[runs]]
     found: np.ndarray[tuple[int, int], np.dtype[np.bool_]] = can & (
         start | (gpus[None, :] <= 2 * held[:, None])
     )

@@ -2,8 +2,8 @@
 
 A job is demoted to the second queue once it has received 16 GPU-hours (57,600 GPU-s; NSDI 2019, §3.2, and
 the setting of its evaluation); jobs are served in order of queue, then of arrival, each in its
-smallest configuration, on the type on which that is fastest of those with room. No promotion: the paper's is
-optional, against starvation.
+smallest configuration, on the type on which that is fastest per GPU of those with room. No promotion: the
+paper's is optional, against starvation.
 
 Departures: several types; an elastic job asks for its smallest number of GPUs (Tiresias has no elasticity).
 """
