@@ -136,7 +136,7 @@ def _offers(plan: ManyPlan, columns: int) -> str:
         "GPU-h",
         "$/GPU-h",
         "$",
-        *(["one more"] if worth else []),
+        *(["more of it"] if worth else []),
     ]
     # of quotas that are only assumed, those that the plan uses
     told = [p for p in plan.offers if not p.assumed or p.jobs or (p.worth is not None and p.worth.value > 0)]
@@ -149,7 +149,7 @@ def _offers(plan: ManyPlan, columns: int) -> str:
     text = table(heads, rows, right=right, shrink=(0,), columns=columns)
     legend = "used, free: at the beginning, on average; $/GPU-h: what the jobs pay, everything included"
     if worth:
-        legend += "; one more: what a further GPU is worth"
+        legend += "; more of it: what so many more are worth"
     if any(pool.assumed for pool in told):
         legend += "; ?: assumed"
     if len(told) < len(plan.offers):
@@ -173,9 +173,9 @@ def _offer_cells(pool: UsedPool, worth: bool) -> list[str]:
         if value is None or value.value <= 0:
             cells.append("")
         elif value.usd_per_hour is not None:
-            cells.append(f"${value.usd_per_hour:.3g}/h")
+            cells.append(f"+{value.gpus}: ${value.usd_per_hour:.3g}/h")
         else:
-            cells.append(f"{value.value:.3g}")
+            cells.append(f"+{value.gpus}: {value.value:.3g}")
     return cells
 
 

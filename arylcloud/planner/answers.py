@@ -18,10 +18,11 @@ from arylcloud.planner.policies.registry import policy as named
 from arylcloud.planner.timetable import (
     SAME,
     Run,
-    earliest_deadline,
+    Timed,
     late,
+    realised,
     replay,
-    run_of,
+    served,
     timed,
 )
 from arylcloud.planner.together import HOUR_S, Columns
@@ -30,6 +31,13 @@ CHOICES_MOST = 12
 """Decisions of a replay with configurations, at most; with shares :func:`replay`'s own."""
 SETTLES = 8
 """Rounds in which a first choice grows, at most: a job may double its GPUs in each."""
+ATTEMPTS: tuple[tuple[float | None, bool], ...] = (
+    *((margin, False) for margin in (None, 0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15)),
+    (None, True),
+    (0.05, True),
+)
+"""Where whole gangs do not fit as a program thinks: what it keeps free, of pools and until deadlines; at last
+for the shortest runs, whatever they cost."""
 SHORT = 1e-6
 """Of a job's work: less than this is rounding."""
 
@@ -97,8 +105,12 @@ class Bought:
     run: Run
     usd: float
     bound: float | None
+    """No hours that keep every deadline cost less."""
     worker_usd: F
     timed: bool
+    """By the program over intervals: the policy's own hours fit no timetable that was found."""
+    waits: F
+    """(n, m) seconds of the jobs without a deadline, where ``timed``."""
 
 
 def buy(
@@ -107,39 +119,83 @@ def buy(
     rng: np.random.Generator,
     parts: int | None = None,
 ) -> Bought | F:
-    """The cheapest hours with a timetable; else (n,) how much of each job's work no timetable places in time
-    (a set that does not fit; who is short among equals is the solver's choice)."""
+    """The cheapest hours for which a timetable of whole gangs is found; else (n,) how much of each job's work
+    is not done in time (who is short among equals is the solver's choice)."""
     found = solve(policy, problem, rng, parts)
-    deadline = problem.deadline_s
-    if found.fallback:
-        return timed(problem).short
+    if not found.fallback:
+        assert found.seconds is not None
+        run = in_time(found.seconds, problem)
+        if run is not None:
+            value = np.zeros(len(problem.workers)) if found.worker_value is None else found.worker_value
+            objective = found.objective
+            usd = objective if isinstance(objective, float) else _usd(problem, found.seconds)
+            bound = found.bound if isinstance(found.bound, float) else None
+            no_waits = np.zeros_like(found.seconds)
+            return Bought(run=run, usd=usd, bound=bound, worker_usd=value, timed=False, waits=no_waits)
     assert found.seconds is not None
-    ends = np.full(len(problem), np.inf) if deadline is None else deadline
-    run = earliest_deadline(found.seconds, problem.gpus, problem.workers, ends)
-    if not late(run, ends).any():
-        value = np.zeros(len(problem.workers)) if found.worker_value is None else found.worker_value
-        objective = found.objective
-        usd = objective if isinstance(objective, float) else _usd(problem, found.seconds)
-        bound = found.bound if isinstance(found.bound, float) else None
-        return Bought(run=run, usd=usd, bound=bound, worker_usd=value, timed=False)
-    table = timed(problem)
+    waits = _waits(problem, found.seconds)
+    first: Timed | None = None
+    short = np.zeros(len(problem))
+    for margin, haste in ATTEMPTS:
+        table, run, missed = _attempt(problem, waits, margin, haste=haste)
+        first = first or table
+        if run is not None and not missed.any():
+            usd, bound = _usd(problem, run.held_s), _usd(problem, first.seconds.sum(axis=2) + waits)
+            value = first.worker_usd
+            return Bought(run=run, usd=usd, bound=bound, worker_usd=value, timed=True, waits=waits)
+        if table is first and run is None:
+            return missed
+        short = short if short.any() else missed
+    return short
+
+
+def _waits(problem: ClusterProblem, seconds: F) -> F:
+    assert problem.deadline_s is not None
+    return np.where(np.isinf(problem.deadline_s)[:, None], seconds, 0.0)
+
+
+def _attempt(
+    problem: ClusterProblem, waits: F, margin: float | None, *, haste: bool
+) -> tuple[Timed, Run | None, F]:
+    """A program's timetable; as whole gangs run it, None where it has none; and who is late in it (n,)."""
+    assert problem.deadline_s is not None
+    price = np.ones_like(problem.throughput) / problem.gpus[:, None]
+    table = timed(replace(problem, own_usd_per_hour=price) if haste else problem, margin=margin)
     if table.short.max() > SHORT:
-        return table.short
-    waits = np.where(np.isinf(ends)[:, None], found.seconds, 0.0)
-    run = run_of(table, waits, problem.gpus, problem.workers)
-    usd = _usd(problem, run.held_s)
-    return Bought(run=run, usd=usd, bound=usd, worker_usd=table.worker_usd, timed=True)
+        return table, None, table.short
+    run = realised(table, waits, problem)
+    return table, run, late(run, problem.deadline_s).astype(np.float64)
+
+
+def in_time(seconds: F, problem: ClusterProblem) -> Run | None:
+    """The hours run by whole gangs, where that keeps every deadline."""
+    ends = np.full(len(problem), np.inf) if problem.deadline_s is None else problem.deadline_s
+    for by_laxity in (False, True):
+        run = served(seconds, problem.gpus, problem.workers, ends, by_laxity=by_laxity)
+        if not late(run, ends).any():
+            return run
+    return None
+
+
+def relaxed_usd(problem: ClusterProblem, waits: F) -> float:
+    """Dollars of the program behind a timetable; no timetable costs less."""
+    return _usd(problem, timed(problem).seconds.sum(axis=2) + waits)
 
 
 def keeps(problem: ClusterProblem, rng: np.random.Generator) -> bool:
-    """Whether :func:`buy` would find hours that keep every deadline."""
+    """Whether a timetable is found that keeps every deadline; quicker than :func:`buy`, and no more sure."""
     found = solve(named("min_cost"), problem, rng, None)
     if found.fallback or found.seconds is None or problem.deadline_s is None:
         return not found.fallback
-    if timed(problem).short.max() <= SHORT:
-        return True
-    ends = problem.deadline_s
-    return not late(earliest_deadline(found.seconds, problem.gpus, problem.workers, ends), ends).any()
+    waits = _waits(problem, found.seconds)
+    for margin in (None, 0.05):
+        _table, run, missed = _attempt(problem, waits, margin, haste=True)
+        if run is None and margin is None:
+            return False
+        if run is not None and not missed.any():
+            return True
+    run = served(found.seconds, problem.gpus, problem.workers, problem.deadline_s)
+    return not late(run, problem.deadline_s).any()
 
 
 def _usd(problem: ClusterProblem, seconds: F) -> float:
@@ -150,7 +206,7 @@ def run_hours(bought: Bought, columns: Columns, problem: ClusterProblem) -> Answ
     """Bought at the pessimistic speed; at the expected one every job needs less of its hours."""
     held = bought.run.held_s * np.nan_to_num(columns.hours_p50 / columns.hours_p90)
     ends = np.full(len(problem), np.inf) if problem.deadline_s is None else problem.deadline_s
-    quick = earliest_deadline(held, problem.gpus, problem.workers, ends)
+    quick = served(held, problem.gpus, problem.workers, np.where(np.isinf(ends), ends, bought.run.ends_s))
     # a timetable that was made for the pessimistic hours serves fewer hours no later
     quick = replace(quick, ends_s=np.minimum(quick.ends_s, bought.run.ends_s))
     return Answer(

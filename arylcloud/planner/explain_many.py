@@ -17,13 +17,13 @@ import numpy as np
 from arylcloud.core.errors import InfeasibleError
 from arylcloud.core.job import JobSpec
 from arylcloud.core.units import say_duration, say_usd
-from arylcloud.planner.answers import SHORT, Bought, buy, keeps, solve
+from arylcloud.planner.answers import SHORT, Bought, keeps, relaxed_usd, solve
 from arylcloud.planner.cluster import ClusterProblem, F
 from arylcloud.planner.manyplan import Binding, UsedPool, Worth
 from arylcloud.planner.policies.registry import Policy
 from arylcloud.planner.pools import Menu
 from arylcloud.planner.relax import up
-from arylcloud.planner.together import HOUR_S, Columns
+from arylcloud.planner.together import HOUR_S, Columns, gangs
 
 UNITS = {
     "min_cost": "$",
@@ -53,27 +53,30 @@ def unit_of(name: str) -> str | None:
 def worths(
     chosen: Policy,
     problem: ClusterProblem | None,
+    steps: Sequence[int],
     duals: F | None,
     objective: object,
     rng: np.random.Generator,
     bought: Bought | None,
 ) -> list[Worth | None]:
-    """Of one more GPU of every pool. ``problem`` None (configurations): the shadow price stands for it."""
+    """Of so many more GPUs of every pool as ``steps`` says, found by solving again. Where ``problem`` is None
+    (configurations) or the step 0: the shadow price of one."""
     unit = unit_of(chosen.name)
     if duals is None or unit is None or not isinstance(objective, float):
         return [None] * (0 if duals is None else len(duals))
     found: list[Worth | None] = []
     for j, dual in enumerate(duals.tolist()):
         gain = max(float(dual), 0.0)
-        if problem is not None and gain > 0:
+        gpus = 1 if problem is None else max(steps[j], 1)
+        if problem is not None and steps[j] and gain > 0:
             workers = problem.workers.copy()
-            workers[j] += 1
+            workers[j] += gpus
             gain = _gain(chosen, replace(problem, workers=workers), float(objective), rng, bought)
         per_hour = None
         if unit == "$" and problem is not None and problem.deadline_s is not None:
             finite = problem.deadline_s[np.isfinite(problem.deadline_s)]
             per_hour = gain / (float(finite.max()) / HOUR_S) if len(finite) else None
-        found.append(Worth(value=gain, unit=unit, usd_per_hour=per_hour))
+        found.append(Worth(gpus=gpus, value=gain, unit=unit, usd_per_hour=per_hour))
     return found
 
 
@@ -84,12 +87,22 @@ def _gain(
         after = solve(chosen, problem, rng, None).objective
         assert isinstance(after, float)
     else:
-        again = buy(chosen, problem, rng)
-        if not isinstance(again, Bought):  # of many deadlines a timetable sees some only, rounded down
-            return 0.0
-        after = again.usd
+        before, after = _before(bought), cheapest(chosen, problem, rng, bought)
     gain = after - before if chosen.sense == "max" else before - after
     return max(0.0, gain if gain > 1e-6 * abs(before) else 0.0)
+
+
+def cheapest(chosen: Policy, problem: ClusterProblem, rng: np.random.Generator, bought: Bought) -> float:
+    """Dollars of the program that ``bought`` rests on, of a problem that asks no more."""
+    if bought.timed:
+        return relaxed_usd(problem, bought.waits)
+    found = solve(chosen, problem, rng, None).objective
+    assert isinstance(found, float)
+    return found
+
+
+def _before(bought: Bought) -> float:
+    return bought.bound if bought.timed and bought.bound is not None else bought.usd
 
 
 def capacity(pools: Sequence[UsedPool]) -> list[Binding]:
@@ -99,11 +112,12 @@ def capacity(pools: Sequence[UsedPool]) -> list[Binding]:
         worth = pool.worth
         if worth is None or worth.value <= 0:
             continue
+        text = f"one more {pool.name} is" if worth.gpus == 1 else f"{worth.gpus} more {pool.name} are"
         if worth.usd_per_hour is not None:
-            text = f"one more {pool.name} is worth {_small_usd(worth.usd_per_hour)}/h to this set"
+            text += f" worth {_small_usd(worth.usd_per_hour)}/h to this set"
             text += f" ({say_usd(worth.value)} by the last deadline)"
         else:
-            text = f"one more {pool.name} is worth {worth.value:.3g} {worth.unit}"
+            text += f" worth {worth.value:.3g} {worth.unit}"
         found.append(Binding(kind="capacity", name=pool.name, value=worth.value, unit=worth.unit, text=text))
     return sorted(found, key=lambda b: (-(b.value or 0.0), b.name))
 
@@ -126,8 +140,8 @@ def later(
     for i in tight[:MOST_DEADLINES]:
         end = deadline.copy()
         end[i] += HOUR_S
-        again = buy(chosen, replace(problem, deadline_s=end), rng)
-        saved = bought.usd - again.usd if isinstance(again, Bought) else 0.0
+        later_usd = cheapest(chosen, replace(problem, deadline_s=end), rng, bought)
+        saved = _before(bought) - later_usd
         if saved > 1e-6 * bought.usd:
             text = f"{specs[i].name}: an hour more until its deadline saves {say_usd(saved)}"
             found.append(
@@ -167,12 +181,13 @@ def deadlines_missed(
         if short[i] > SHORT
     ]  # fmt: skip
     return InfeasibleError(
-        f"capacity: the deadlines can be met one by one, not all together; too late would be: {_some(names)}",
-        hint=nearest(menu, problem, rng) or "later deadlines, more GPUs, or fewer jobs",
+        "capacity: each deadline can be met alone, and no timetable of whole gangs was found that meets all;"
+        f" too late would be: {_some(names)}",
+        hint=nearest(menu, columns, problem, rng) or "later deadlines, more GPUs, or fewer jobs",
     )
 
 
-def nearest(menu: Menu, problem: ClusterProblem, rng: np.random.Generator) -> str:
+def nearest(menu: Menu, columns: Columns, problem: ClusterProblem, rng: np.random.Generator) -> str:
     """The smallest changes, each alone, with which every deadline is kept."""
     deadline = problem.deadline_s
     assert deadline is not None
@@ -181,16 +196,18 @@ def nearest(menu: Menu, problem: ClusterProblem, rng: np.random.Generator) -> st
         return keeps(changed, rng)
 
     def enough(pool: int, count: int) -> bool:
-        return works(_more(problem, pool, count))
+        return works(_more(problem, pool, count * steps[pool]))
 
     ways = []
-    most = float(problem.gpus.sum())
+    most, steps = float(problem.gpus.sum()), gangs(columns)
     extra: list[tuple[int, int]] = []
     for j in range(len(menu.pools)):
         if (problem.throughput[:, j] > 0).any():
-            need = _least_whole(partial(enough, j), math.ceil(most))
+            need = _least_whole(partial(enough, j), math.ceil(most / steps[j]))
             if need is not None:
-                extra.append((need, j))
+                # what is above a multiple of the gangs is there already
+                idle = menu.pools[j].gpus % steps[j]
+                extra.append((need * steps[j] - idle, j))
     for need, j in sorted(extra)[:3]:
         pool = menu.pools[j]
         plural = "" if need == 1 else "s"
@@ -225,12 +242,12 @@ def _more(problem: ClusterProblem, pool: int, count: int) -> ClusterProblem:
 
 
 def _least_whole(works: Callable[[int], bool], most: int) -> int | None:
-    """The smallest whole number ≥ 1 that works (within 2 %), where a larger one always does; None where
+    """The smallest whole number ≥ 1 that works (within 5 %), where a larger one always does; None where
     ``most`` does not."""
     if not works(most):
         return None
     low, high = 0, most
-    while high - low > max(1, high // 50):
+    while high - low > max(1, high // 20):
         middle = (low + high) // 2
         low, high = (low, middle) if works(middle) else (middle, high)
     return high
@@ -241,7 +258,7 @@ def _least_factor(works: Callable[[float], bool]) -> float | None:
     if not works(FURTHEST):
         return None
     low, high = 1.0, FURTHEST
-    while high / low > 1.005:
+    while high / low > 1.02:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if works(middle) else (middle, high)
     return high

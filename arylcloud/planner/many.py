@@ -16,11 +16,11 @@ from arylcloud.core.errors import InfeasibleError, UsageError
 from arylcloud.core.job import JobSpec
 from arylcloud.core.plan import CatalogueStamp
 from arylcloud.planner import explain_many, relax
-from arylcloud.planner.answers import Answer, Bought, buy, run_choices, run_hours, run_shares
+from arylcloud.planner.answers import Answer, Bought, buy, in_time, run_choices, run_hours, run_shares
 from arylcloud.planner.cluster import ClusterProblem
 from arylcloud.planner.evaluate import Evaluation, evaluate
 from arylcloud.planner.feasible import Feasible, feasible
-from arylcloud.planner.manyplan import Binding, ManyPlan
+from arylcloud.planner.manyplan import Binding, ManyPlan, PlannedJob
 from arylcloud.planner.manyrows import baselines, job_rows, pool_rows, totals
 from arylcloud.planner.policies.laws import Law
 from arylcloud.planner.policies.registry import Policy, policy
@@ -33,6 +33,7 @@ from arylcloud.planner.together import (
     deadlines,
     elastic,
     elastic_problem,
+    gangs,
     rigid,
 )
 from arylcloud.planner.upkeep import Assumptions
@@ -82,15 +83,16 @@ def plan_many(
         told, problem, bought = _shares(chosen, choice, columns, specs, rng, partition, budget_usd)
         columns_told = columns
     jobs = job_rows(specs, choice, columns_told, told, mixes=bought is not None)
-    _keeps_deadlines(chosen, specs, choice, columns, jobs, rng)
+    _keeps_deadlines(chosen, specs, choice, columns, told, jobs, rng)
     all_told = totals(jobs, told, columns_told)
     if budget_usd is not None and all_told.usd.p90 > budget_usd:
         least = _least_p90(choice, columns, specs, rng) if bought is None else None
         raise explain_many.over_budget(budget_usd, all_told.usd.p90, least)
-    worth = explain_many.worths(chosen, problem, told.worker_value, told.objective, rng, bought)
+    steps = [0] * len(choice.pools) if partition is not None else gangs(columns)
+    worth = explain_many.worths(chosen, problem, steps, told.worker_value, told.objective, rng, bought)
     used = pool_rows(choice, columns_told, told, worth)
     binding = explain_many.capacity(used)
-    if bought is not None and problem is not None:
+    if bought is not None and problem is not None and partition is None:
         binding += explain_many.later(chosen, problem, bought, specs, rng)
     if budget_usd is not None:
         binding.append(_budget(budget_usd, all_told.usd.p90))
@@ -272,20 +274,30 @@ def _keeps_deadlines(
     specs: Sequence[JobSpec],
     choice: Menu,
     columns: Columns,
-    jobs: Sequence[Any],
+    told: Answer,
+    jobs: Sequence[PlannedJob],
     rng: np.random.Generator,
 ) -> None:
-    missed = [job for job in jobs if job.meets_deadline is False]
-    if not missed:
+    """:class:`InfeasibleError` where a deadline would be missed, or is kept on paper only: by fractions of
+    gangs that do not fit side by side."""
+    due = [job for job in jobs if job.deadline_h is not None]
+    if not due or chosen.name == "min_cost":
         return
     plain = cluster_problem(choice, columns, specs, "p90")
+    missed = [job for job in due if job.meets_deadline is False]
+    paper = chosen.kind == "shares" and not missed and not in_time(told.pessimistic.held_s, plain)
+    if not missed and not paper:
+        return
     cheapest = buy(policy("min_cost"), plain, rng)
     if not isinstance(cheapest, Bought):
         raise explain_many.deadlines_missed(specs, choice, columns, plain, cheapest, rng)
     parts = [f"{job.name} ({job.deadline_h:.3g} h, would take {job.hours.p90:.3g} h)" for job in missed[:6]]
     more = f" and {len(missed) - 6} more" if len(missed) > 6 else ""
+    text = f"deadlines that {chosen.name} would miss (p90): {', '.join(parts)}{more}"
+    if paper:
+        text = f"{chosen.name} divides GPUs as no gangs fit side by side: its deadlines stand on paper"
     raise InfeasibleError(
-        f"deadlines that {chosen.name} would miss (p90): {', '.join(parts)}{more}",
+        text,
         hint=f"--policy min_cost keeps them all, for ${cheapest.usd:,.2f}",
     )
 
@@ -335,7 +347,10 @@ def _notes(
                 "early deadlines crowd: the timetable is a program's own, by the time between deadlines"
             )
     elif chosen.kind == "shares":
-        found.append("shares are decided anew whenever a job ends; they are those of the beginning here")
+        found.append(
+            "shares are decided anew whenever a job ends (those of the beginning are shown); GPUs are divided"
+            " like a fluid: where gangs do not fit side by side, rounds give less"
+        )
     else:
         found.append(
             "configurations as they settle (a job may double from round to round); decided anew at ends"

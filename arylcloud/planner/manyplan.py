@@ -58,12 +58,14 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
-    """What one more GPU of a pool changes the policy's objective by, for the better."""
+    """What more GPUs of a pool change the policy's objective by, for the better."""
 
+    gpus: int
+    """So many more: one, or what all of the pool's jobs are multiples of."""
     value: float
     unit: str
     usd_per_hour: float | None
-    """Where the objective is dollars: of one more GPU held to the last deadline."""
+    """Where the objective is dollars: of them all, held to the last deadline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ minimises the dollars that are expected.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -92,6 +93,13 @@ def deadlines(specs: Sequence[JobSpec]) -> F | None:
     return np.array([np.inf if d is None else d for d in found])
 
 
+def gangs(columns: Columns) -> list[int]:
+    """Of every pool (a column each) the largest number of GPUs that divides all its jobs': what is above a
+    multiple of it serves nobody, and nothing less than it is one more."""
+    every = [column[~np.isnan(column)].astype(np.int64).tolist() for column in columns.gpus.T]
+    return [math.gcd(*sizes) if sizes else 1 for sizes in every]
+
+
 def cluster_problem(
     menu: Menu,
     columns: Columns,
@@ -114,7 +122,7 @@ def cluster_problem(
     price = np.where(known, price, 1.0)  # where it cannot run: nobody buys that, but idling there is not free
     return ClusterProblem(
         worker_types=tuple(p.name for p in menu.pools),
-        workers=np.array([p.gpus for p in menu.pools], dtype=np.float64),
+        workers=np.array([p.gpus // g * g for p, g in zip(menu.pools, gangs(columns), strict=True)], float),
         throughput=np.nan_to_num(steps[:, None] / (hours * HOUR_S)),
         gpus=gpus,
         weight=np.ones(len(specs)),

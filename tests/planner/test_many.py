@@ -24,14 +24,16 @@ from arylcloud.core.job import (
     Work,
 )
 from arylcloud.core.offer import Market
+from arylcloud.planner import timetable
+from arylcloud.planner.answers import Bought, buy
 from arylcloud.planner.cluster import ClusterProblem
 from arylcloud.planner.many import plan_many
 from arylcloud.planner.manyplan import ManyPlan
 from arylcloud.planner.policies.laws import Law
-from arylcloud.planner.policies.registry import POLICIES
+from arylcloud.planner.policies.registry import POLICIES, policy
 from arylcloud.planner.profiles import library
 from arylcloud.planner.single import plan_job
-from arylcloud.planner.timetable import earliest_deadline, late, replay, run_of, timed
+from arylcloud.planner.timetable import late, realised, replay, served, timed
 from arylcloud.pricing.catalogue import load_bundled
 from arylcloud.pricing.table import from_offers
 
@@ -183,74 +185,129 @@ def sets(draw: st.DrawFn) -> tuple[list[JobSpec], dict[str, int], dict[str, floa
     return specs, capacity, {FAST: draw(st.floats(0.5, 5.0)), SLOW: draw(st.floats(0.1, 2.0))}
 
 
-def cost(specs: list[JobSpec], capacity: dict[str, int], costs: dict[str, float]) -> float:
-    """inf where there is none."""
+def least(specs: list[JobSpec], capacity: dict[str, int], costs: dict[str, float]) -> tuple[float, float]:
+    """(dollars, what no plan goes below); inf where there is none."""
     try:
-        return planned(specs, capacity, costs, policy_name="min_cost").totals.usd.mean
+        found = planned(specs, capacity, costs, policy_name="min_cost")
     except InfeasibleError:
-        return np.inf
+        return np.inf, np.inf
+    assert isinstance(found.objective, float)
+    assert isinstance(found.bound, float)
+    assert found.objective == pytest.approx(found.totals.usd.mean, rel=1e-6)
+    assert found.bound <= found.objective * (1 + 1e-6)
+    return found.objective, found.bound
+
+
+Case = tuple[list[JobSpec], dict[str, int], dict[str, float]]
 
 
 @given(sets())
 @settings(max_examples=15, deadline=None)
-def test_together_costs_no_less_than_apart_and_tighter_is_never_cheaper(
-    case: tuple[list[JobSpec], dict[str, int], dict[str, float]],
-) -> None:
+def test_together_costs_no_less_than_apart_and_tighter_is_never_cheaper(case: Case) -> None:
+    """Where whole gangs do not fit as a program thinks, the bound obeys the law, and the plan is near it."""
     specs, capacity, costs = case
-    both = cost(specs, capacity, costs)
+    usd, bound = least(specs, capacity, costs)
     plenty = dict.fromkeys(capacity, 100)
-    apart = sum(cost([spec], plenty, costs) for spec in specs)
-    assert both >= apart * (1 - 1e-6)
+    apart = sum(least([spec], plenty, costs)[0] for spec in specs)
+    assert usd >= apart * (1 - 1e-6)
+    if usd == np.inf:
+        return
+    assert usd <= 1.2 * bound
     more = {**capacity, FAST: capacity[FAST] + 1}
-    assert cost(specs, more, costs) <= both * (1 + 1e-6)
-    if both < np.inf:
-        scaled = {gpu: 7 * usd for gpu, usd in costs.items()}
-        assert cost(specs, capacity, scaled) == pytest.approx(7 * both, rel=1e-5)
+    assert least(specs, more, costs)[1] <= bound * (1 + 1e-6)
+    scaled = {gpu: 7 * price for gpu, price in costs.items()}
+    assert least(specs, capacity, scaled)[0] == pytest.approx(7 * usd, rel=1e-5)
 
 
 @given(sets())
 @settings(max_examples=15, deadline=None)
-def test_what_one_more_gpu_is_worth_is_what_it_brings(
-    case: tuple[list[JobSpec], dict[str, int], dict[str, float]],
-) -> None:
-    """Exactly the gain of solving again; between the derivatives to the right and to the left."""
+def test_what_one_more_gpu_is_worth_is_what_it_brings(case: Case) -> None:
+    """Exactly the gain of solving again; no more than what the last one brought (diminishing returns)."""
     specs, capacity, costs = case
     try:
         found = planned(specs, capacity, costs, policy_name="min_cost")
     except InfeasibleError:
         return
+    _usd, bound = least(specs, capacity, costs)
     for pool in found.offers:
         assert pool.worth is not None
-        more = cost(specs, {**capacity, pool.gpu: capacity[pool.gpu] + 1}, costs)
-        gain = found.totals.usd.mean - more
-        assert pool.worth.value == pytest.approx(gain, abs=1e-5 * found.totals.usd.mean)
+        gain = bound - least(specs, {**capacity, pool.gpu: capacity[pool.gpu] + 1}, costs)[1]
+        assert pool.worth.value == pytest.approx(gain, abs=1e-5 * bound)
         if capacity[pool.gpu] > 1:
-            fewer = cost(specs, {**capacity, pool.gpu: capacity[pool.gpu] - 1}, costs)
-            assert fewer - found.totals.usd.mean >= gain - 1e-5 * found.totals.usd.mean
+            fewer = least(specs, {**capacity, pool.gpu: capacity[pool.gpu] - 1}, costs)[1]
+            assert fewer - bound >= gain - 1e-5 * bound
 
 
 @given(sets())
 @settings(max_examples=15, deadline=None)
-def test_every_deadline_is_kept_or_the_answer_is_no_with_a_way_out_that_works(
-    case: tuple[list[JobSpec], dict[str, int], dict[str, float]],
-) -> None:
+def test_every_deadline_is_kept_or_the_answer_is_no_with_a_way_out_that_works(case: Case) -> None:
     specs, capacity, costs = case
     try:
         found = planned(specs, capacity, costs)
     except InfeasibleError as error:
-        hint, late_ones = (
-            error.hint or "",
-            [s.name for s in specs if s.constraints.deadline_s is not None and s.name in error.message],
-        )
-        assert late_ones
+        hint, message = error.hint or "", error.message
+        assert any(s.name in message for s in specs if s.constraints.deadline_s is not None)
         if "more V100" in hint:
             count = int(hint.split("v100=")[1].split(";")[0])
-            assert cost(specs, {**capacity, FAST: count}, costs) < np.inf
-            assert cost(specs, {**capacity, FAST: count - 1}, costs) == np.inf
+            assert least(specs, {**capacity, FAST: count}, costs)[0] < np.inf
         return
     for row in found.jobs:
         assert row.meets_deadline in (True, None)
         assert row.deadline_h is None or row.hours.p90 <= row.deadline_h * (1 + 1e-6)
+
+
+@st.composite
+def gangs(draw: st.DrawFn) -> ClusterProblem:
+    n = draw(st.integers(1, 8))
+    size = [draw(st.sampled_from([1, 2, 3, 4, 8])) for _ in range(n)]
+    need = [draw(st.floats(0.2, 3.0)) for _ in range(n)]
+    slow = [draw(st.floats(0.3, 1.0)) for _ in range(n)]
+    due = [draw(st.sampled_from([3.5, 5.0, 8.0, np.inf])) for _ in range(n)]
+    return ClusterProblem(
+        worker_types=("a", "b"),
+        workers=np.array([float(draw(st.integers(8, 13))), float(draw(st.integers(0, 9)))]),
+        throughput=np.array([[1.0, x] for x in slow]),
+        gpus=np.array(size, dtype=np.float64),
+        weight=np.ones(n),
+        usd_per_hour=np.array([2.0, 1.0]),
+        steps_left=np.array(need) * 3600.0,
+        age_s=np.zeros(n),
+        deadline_s=np.array(due) * 3600.0,
+    )
+
+
+@given(gangs())
+@settings(max_examples=60, deadline=None)
+def test_what_is_promised_is_run_by_whole_gangs(problem: ClusterProblem) -> None:
+    """Every moment of the timetable, from outside: no GPU twice, no job in two pools, all done in time."""
+    pieces: list[tuple[float, dict[int, int]]] = []
+    place = timetable._Table._placed
+
+    def watched(self: Any, order: list[int], lax: dict[int, float]) -> dict[int, int]:
+        runs = place(self, order, lax)
+        if pieces and self.now < pieces[-1][0]:
+            pieces.clear()  # another attempt
+        pieces.append((self.now, dict(runs)))
+        return runs
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timetable._Table, "_placed", watched)
+        found = buy(policy("min_cost"), problem, np.random.default_rng(0))
+    if not isinstance(found, Bought):
+        assert found.max() > 0
+        return
+    assert problem.deadline_s is not None
+    end = float(found.run.ends_s.max())
+    done = np.zeros(len(problem))
+    for (start, runs), (stop, _) in zip(pieces, [*pieces[1:], (end, {})], strict=True):
+        used = np.zeros(2)
+        for i, j in runs.items():
+            used[j] += problem.gpus[i]
+            if start < problem.deadline_s[i] * (1 - 1e-9):
+                done[i] += problem.throughput[i, j] * (min(stop, found.run.ends_s[i]) - start)
+        assert (used <= problem.workers).all()
+    assert (done >= problem.steps_left * (1 - 1e-5)).all()
+    assert (found.run.ends_s <= problem.deadline_s * (1 + 1e-6)).all()
 
 
 def crowded(deadlines: list[float]) -> ClusterProblem:
@@ -273,7 +330,8 @@ def test_crowded_early_deadlines_are_seen_by_the_timetable() -> None:
     of the two hours' work: just enough room for both. With half an hour it is not, whatever comes later."""
     fits = timed(crowded([0.75, 0.75, 9.0]))
     assert fits.short.max() == pytest.approx(0.0, abs=1e-9)
-    assert run_of(fits, np.zeros((3, 2)), np.ones(3), np.ones(2)).ends_s.tolist() == [2700, 2700, 32400]
+    run = realised(fits, np.zeros((3, 2)), crowded([0.75, 0.75, 9.0]))
+    assert not late(run, np.array([2700.0, 2700.0, 32400.0])).any()
     none = timed(crowded([0.5, 0.5, 9.0]))
     assert none.short.sum() == pytest.approx(0.5)  # 1.5 of 2 are done
     assert none.short[2] == pytest.approx(0.0, abs=1e-9)
@@ -289,18 +347,16 @@ def test_a_timetable_uses_no_gpu_twice(deadlines: list[float]) -> None:
     assert (found.seconds.sum(axis=1) <= length * (1 + 1e-7)).all()
     done = (found.seconds.sum(axis=2) * problem.throughput).sum(axis=1) / problem.steps_left
     assert np.allclose(done + found.short, 1.0, atol=1e-6) or (done + found.short >= 1 - 1e-6).all()
-    run = earliest_deadline(
-        found.seconds.sum(axis=2), problem.gpus, problem.workers, np.full(len(problem), np.inf)
-    )
+    run = realised(found, np.zeros((len(problem), 2)), problem)
     assert np.isfinite(run.ends_s).all()
 
 
 def test_earliest_deadline_says_late_and_serves_in_order() -> None:
     seconds = np.array([[3600.0], [3600.0]])
-    run = earliest_deadline(seconds, np.ones(2), np.ones(1), np.array([9000.0, 4000.0]))
+    run = served(seconds, np.ones(2), np.ones(1), np.array([9000.0, 4000.0]))
     assert run.ends_s.tolist() == [7200.0, 3600.0]
     tight = np.array([7000.0, 4000.0])
-    assert late(earliest_deadline(seconds, np.ones(2), np.ones(1), tight), tight).tolist() == [True, False]
+    assert late(served(seconds, np.ones(2), np.ones(1), tight), tight).tolist() == [True, False]
 
 
 def test_a_replay_decides_less_often_for_more_jobs_and_is_never_too_early() -> None:
