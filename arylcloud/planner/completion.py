@@ -37,7 +37,7 @@ CAUTION: Final = 0.30
 _OLD: Final = frozenset({"Kepler", "Maxwell", "Pascal"})
 Z90: Final = 1.645
 _DIGITS: Final = 1e4
-MOST_KNOWN: Final = 6
+MOST_KNOWN: Final = 4
 
 
 class Known(NamedTuple):
@@ -126,13 +126,15 @@ def node_of(gpu: str, precision: str) -> Node | None:
 
 def class_of(known: Sequence[Known], target: Node) -> str:
     """Which calibration applies; ``/1`` from one GPU, ``/2`` from more."""
-    archs = {gpus.BY_NAME[gpu].arch for gpu, _ in (target, *(k.node for k in known))}
-    name = "same_code"
-    if archs & _OLD:
-        name = "old"
-    elif any(k.kind == "submission" for k in known):
-        name = "submission"
-    return f"{name}/{min(len(known), 2)}"
+    old = gpus.BY_NAME[target[0]].arch in _OLD
+    name = _class_of(known)
+    return f"{'old' if old else name}/{min(len(known), 2)}"
+
+
+def _class_of(known: Sequence[Known]) -> str:
+    if any(gpus.BY_NAME[k.node[0]].arch in _OLD for k in known):
+        return "old"
+    return "submission" if any(k.kind == "submission" for k in known) else "same_code"
 
 
 class Given:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from arylcloud.core import gpus
@@ -109,7 +110,7 @@ class Ladder:
 
     def _from_other_gpus(self, config: Config) -> tuple[Point, Rung] | None:
         gpu, per_node, nodes = config
-        target = completion.node_of(gpu, self._precision())
+        target = completion.node_of(gpu, self._precision)
         known = self._known_at(per_node, nodes, gpu)
         if target is None or not known:
             return None
@@ -135,7 +136,7 @@ class Ladder:
                 rate=math.exp(log_rate) * self._efficiency_at(config),
                 log_down=log_down,
                 log_up=log_up,
-                precision=self._precision(),
+                precision=self._precision,
                 kind="estimated",
                 sources=tuple(dict.fromkeys(s for b in bases for s in b.sources)),
                 note=f"not measured on {gpu}: {how} from {names}",
@@ -143,6 +144,7 @@ class Ladder:
             rung,
         )
 
+    @cached_property
     def _precision(self) -> str:
         """Class that an estimate from other GPUs is for: the one asked for, else what most figures are in."""
         if self.wanted.precision is not None:

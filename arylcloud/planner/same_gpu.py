@@ -12,16 +12,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from arylcloud.planner import scaling, steptime
+from arylcloud.planner import scaling
 from arylcloud.planner.conditions import Point, Points
+
+if TYPE_CHECKING:
+    from arylcloud.planner import steptime
 
 Rung = Literal["exact", "scaled", "low_rank", "power_law", "flop_model"]
 Config = tuple[str, int, int]
 """(canonical GPU, GPUs per node, nodes)."""
 _OfGpu = Mapping[tuple[int, int | None], Point]
 
+LEAST_PLACEMENTS: Final = 3
+"""Of a job of one's own, from which on it has a step-time model."""
 SAME_CODE: Final = math.log(2.0)
 """Figures further apart than this are of different code, not of the same workload."""
 
@@ -134,8 +139,10 @@ class SameGpu:
         """By the step-time model, where this very job was measured in three placements or more."""
         gpu, per_node, nodes = config
         own = [p for p in known if p.kind != "published" and p.nodes is not None]
-        if len(own) < steptime.MIN_POINTS:
+        if len(own) < LEAST_PLACEMENTS:
             return None
+        from arylcloud.planner import steptime  # few plans need it
+
         key = (gpu, *((p.gpus, p.nodes) for p in own))
         if key not in self._models:
             self._models[key] = steptime.fit([self._observation(p, own[0]) for p in own])
@@ -160,6 +167,8 @@ class SameGpu:
 
     def _observation(self, p: Point, first: Point) -> steptime.Observation:
         """In step times of the first one: the same batch per GPU everywhere, or one batch for all GPUs."""
+        from arylcloud.planner import steptime
+
         nodes = p.nodes or 1
         if self.fixed_batch:
             return steptime.Observation(p.gpus, nodes, 1 / p.gpus, first.rate / p.rate)
