@@ -132,7 +132,8 @@ class Reader:
         return None if values is None else self.numbers(values, self.at(key), n, "job", least=0.0)
 
     def index(self, value: Any, place: str, n: int) -> int:
-        text = value if not isinstance(value, str) else int(value) if value.isdecimal() else value
+        short = isinstance(value, str) and value.isdecimal() and len(value) < 20
+        text = int(value) if short else value
         if isinstance(text, bool) or not isinstance(text, int) or not 0 <= text < n:
             raise bad(place, f"the index of a job, 0 … {n - 1},", value)
         return text

@@ -140,6 +140,7 @@ def written(problem: ClusterProblem) -> dict[str, Any]:
         ("pairs", [{"i": 0, "j": 0, "throughputs": []}], "pairs[0]: jobs 0 and 0"),
         ("pairs", [{"i": 0, "j": 1, "throughputs": [[1, 1]]}], "pairs[0].throughputs: a list of 2 pairs"),
         ("SLOs_s", {"x": 5}, "SLOs_s: the index of a job"),
+        ("SLOs_s", {"9" * 5000: 5}, "SLOs_s: the index of a job"),
         ("SLOs_s", {"0": 0}, "SLOs_s[0]: a number > 0"),
         ("SLOs_s", [1], "SLOs_s: a list of 3 numbers"),
         ("cumulative_isolated_time", [1, 2], "cumulative_isolated_time: a list of 3 numbers"),

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arylcloud.core.errors import ArylError
-from arylcloud.planner.kernels import interior, linear, prices
+from arylcloud.planner.kernels import bottleneck, interior, linear, prices
 from arylcloud.planner.kernels.jobform import F, JobLP, Solution
 
 GAP = 1e-7
@@ -68,9 +68,9 @@ def _from_sample(lp: JobLP, gap: float) -> Solution | None:
         if lp.slope is not None:
             tried, _ = sample(n, MANY // 4)
             hint = interior.solve(taken(lp, tried, len(tried) / n), gap=SAMPLE_GAP)
-            if hint.t >= prices.alone(lp).min():
+            if hint.t >= bottleneck.alone(lp).min():
                 # one job of the whole keeps t lower than all the others would
-                return prices.at_bottleneck(lp, hint.type_value, hint.t, chosen, gap=gap)
+                return bottleneck.at_bottleneck(lp, hint.type_value, hint.t, chosen, gap=gap)
         found = solve(few, gap=max(gap, SAMPLE_GAP))
     except ArylError:
         return None

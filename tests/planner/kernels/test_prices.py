@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.job_lp import clusters, miss
 
-from arylcloud.planner.kernels import interior, jobs, needs, prices
+from arylcloud.planner.kernels import bottleneck, interior, jobs, needs, prices
 from arylcloud.planner.kernels.jobform import TOLERANCE, JobLP
 from arylcloud.planner.kernels.jobs import Warm
 from arylcloud.planner.kernels.needs import meet
@@ -112,10 +112,10 @@ def test_many_jobs_behind_one_bottleneck() -> None:
     whole = interior.solve(heavy)
     assert whole.type_value.sum() < 1e-6 * whole.objective
     guess = interior.solve(lp)
-    found = prices.at_bottleneck(heavy, guess.type_value, guess.t, np.arange(900), gap=1e-7)
+    found = bottleneck.at_bottleneck(heavy, guess.type_value, guess.t, np.arange(900), gap=1e-7)
     assert found is not None
     close(heavy, found, whole)
-    assert prices.at_bottleneck(lp, guess.type_value, guess.t, np.arange(900), gap=1e-7) is None
+    assert bottleneck.at_bottleneck(lp, guess.type_value, guess.t, np.arange(900), gap=1e-7) is None
     close(heavy, jobs.solve(heavy), whole)
 
 
