@@ -10,7 +10,8 @@ equal jobs have equal rates at the optimum and may as well have equal time: a cl
 holds a program per row: the same classes with other n (what leaving one job out makes). A class of n = 0 is
 there and does nothing.
 
-Primal–dual interior point with Mehrotra's corrector. Only the m prices couple the classes: a class's block is
+Primal–dual interior point with Mehrotra's corrector; ``β_c·rate_c = 1`` is an equation of its own, as steps
+in which β were 1/rate would double a small rate at most. Only the m prices couple the classes: a class's block is
 m × m, a diagonal and two rank-one terms (time; the curvature of the logarithm), and a step is O(classes·m³)
 for each program. Iterates are feasible but for rounding, which is mended; with β_c = 1/rate_c any λ ≥ 0
 bounds every solution from above, ``log r ≤ log r_c + β_c·(r − r_c)``, so that no optimum is better than by
@@ -30,11 +31,16 @@ from arylcloud.core.errors import ArylError
 from arylcloud.planner.cluster import F, I
 
 MOST_STEPS = 100
+PATIENCE = 25
+"""Steps without a better bound after which a program is left as it is."""
+LOOSE = 1e-6
+"""The absolute gap beyond which that is an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Point:
-    """Iterates of B programs; primal x, spare time q, and their prices z, alpha; prices of types lam."""
+    """Iterates of B programs; primal x, spare time q, and their prices z, alpha; prices of types lam and of
+    rates beta."""
 
     x: F
     """(m, B, c)."""
@@ -44,6 +50,8 @@ class Point:
     alpha: F
     lam: F
     """(m, B)."""
+    beta: F
+    """(B, c), 1/rate at the optimum."""
 
     def at(self, which: I) -> Point:
         return Point(
@@ -52,6 +60,7 @@ class Point:
             z=self.z[:, which],
             alpha=self.alpha[which],
             lam=self.lam[:, which],
+            beta=self.beta[which],
         )
 
 
@@ -75,50 +84,65 @@ def solve(
 ) -> Product:
     """``rate`` (m, c) ≥ 0, some > 0 in each class; ``gpus`` (c,); ``capacity`` (m,) > 0; ``counts`` (B, c).
 
-    ``start``: of the same classes, B or one. ``gap``: absolute, of every program. ArylError where
-    :data:`MOST_STEPS` do not get there.
+    ``start``: of the same classes, B or one. ``gap``: absolute, that every program aims at; what was reached
+    is in the answer. ArylError above :data:`LOOSE`.
     """
     scale = rate.max(axis=0)
     rate = rate / scale
     programs, m = len(counts), len(capacity)
     at = _begin(rate, gpus, capacity, counts) if start is None else _like(start, programs)
     inside = at
-    share, sure = at.x.copy(), np.empty(programs)
+    share, sure = at.x.copy(), np.full(programs, np.inf)
+    since, last = np.zeros(programs, dtype=np.int64), np.ones(programs)
     open_ = np.arange(programs)
     spare = capacity[:, None] - (at.x * (counts * gpus)).sum(axis=2)
-    for step in range(MOST_STEPS):
-        own = counts[open_]
-        got = (rate[:, None, :] * at.x).sum(axis=0)
-        slope = rate[:, None, :] / got
-        best = np.maximum((slope - gpus * at.lam[:, :, None]).max(axis=0), 0.0)
-        fit = _within(at.x, own * gpus, capacity)
-        lost = np.log(got / (rate[:, None, :] * fit).sum(axis=0))
-        left = capacity @ at.lam + (own * (best - 1.0 + lost)).sum(axis=1)
-        done = left <= gap
-        if done.any():
-            share[:, open_[done]], sure[open_[done]] = fit[:, done], left[done]
-            if done.all():
-                true = (rate[:, None, :] * share).sum(axis=0) * scale
-                value = (counts * np.log(true)).sum(axis=1)
-                return Product(share=share, rate=true, value=value, gap=sure, inside=inside, steps=step)
-            rest = np.flatnonzero(~done)
-            open_, at, own = open_[rest], at.at(rest), own[rest]
-            spare, slope = spare[:, rest], slope[:, rest]
-        size = own.sum(axis=1) * (m + 1) + m
-        mu = _complementarity(at, spare, own) / size
-        if len(open_) == programs and mu.max() > 1e-3:
-            inside = at
-        system = _System(at, spare, slope, gpus, own * gpus, capacity)
-        ahead = system.direction(np.zeros_like(mu), None)
-        length = system.length(ahead)
-        there = _complementarity(system.moved(ahead, length), spare + length * ahead[5], own) / size
-        to = system.direction(mu * np.clip(there / mu, 0.0, 1.0) ** 3, ahead)
-        length = np.minimum(0.995 * system.length(to), 1.0)
-        at, spare = system.moved(to, length), spare + length * to[5]
-    raise ArylError(
-        f"the largest product stood at a gap of {float(left.max()):.1e} after {MOST_STEPS} steps",
-        hint="check the ranges of throughputs and GPUs: they differ by too many powers of ten",
-    )
+    step = 0
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # a broken step is seen by its bound
+        for step in range(MOST_STEPS):
+            own = counts[open_]
+            fit, left = _certified(rate, gpus, capacity, own, at)
+            better = left < sure[open_]
+            share[:, open_[better]], sure[open_[better]] = fit[:, better], left[better]
+            since[open_[better]] = step
+            size = own.sum(axis=1) * (m + 1) + m
+            mu = _complementarity(at, spare, own) / size
+            rest = np.flatnonzero((sure[open_] > gap) & np.isfinite(mu) & (step - since[open_] < PATIENCE))
+            if len(rest) < len(open_):
+                open_, at, own, mu, size = open_[rest], at.at(rest), own[rest], mu[rest], size[rest]
+                spare = spare[:, rest]
+            if not len(open_):
+                break
+            if len(open_) == programs and mu.max() > 1e-3:
+                inside = at
+            system = _System(at, spare, rate, gpus, own * gpus, capacity)
+            ahead = system.direction(np.zeros_like(mu), None)
+            length = system.length(ahead)
+            there = _complementarity(system.moved(ahead, length), spare + length * ahead[6], own) / size
+            # where the last step was cut short, this one goes to the centre first, uncorrected
+            calm = last[open_] > 0.1
+            aim = np.where(calm, np.clip(there / mu, 0.0, 1.0) ** 3, 0.5)
+            to = system.direction(mu * aim, ahead, np.where(calm, 1.0, 0.0))
+            length = np.minimum(0.995 * system.length(to), 1.0)
+            last[open_] = length
+            at, spare = system.moved(to, length), spare + length * to[6]
+    if (sure > max(gap, LOOSE)).any():
+        raise ArylError(
+            f"the largest product stood at a gap of {float(sure.max()):.1e} after {step} steps",
+            hint="check the ranges of throughputs and GPUs: they differ by too many powers of ten",
+        )
+    true = (rate[:, None, :] * share).sum(axis=0) * scale
+    value = (counts * np.log(true)).sum(axis=1)
+    return Product(share=share, rate=true, value=value, gap=sure, inside=inside, steps=step)
+
+
+def _certified(rate: F, gpus: F, capacity: F, counts: F, at: Point) -> tuple[F, F]:
+    """(a feasible point beside the iterate, (B,) by how much the optimum can be better)."""
+    got = (rate[:, None, :] * at.x).sum(axis=0)
+    best = np.maximum((rate[:, None, :] / got - gpus * at.lam[:, :, None]).max(axis=0), 0.0)
+    fit = _within(at.x, counts * gpus, capacity)
+    lost = np.log(got / (rate[:, None, :] * fit).sum(axis=0))
+    left: F = capacity @ at.lam + (counts * (best - 1.0 + lost)).sum(axis=1)
+    return fit, np.where(np.isfinite(left), left, np.inf)
 
 
 def _begin(rate: F, gpus: F, capacity: F, counts: F) -> Point:
@@ -132,7 +156,8 @@ def _begin(rate: F, gpus: F, capacity: F, counts: F) -> Point:
     lam = np.repeat((counts.sum(axis=1) / capacity.sum())[None, :], m, axis=0)
     price = gpus * lam[:, :, None] - slope
     alpha = np.maximum(0.0, -price.min(axis=0)) + 1.0
-    return Point(x=x, q=1.0 - x.sum(axis=0), z=price + alpha, alpha=alpha, lam=lam)
+    beta = 1.0 / (rate[:, None, :] * x).sum(axis=0)
+    return Point(x=x, q=1.0 - x.sum(axis=0), z=price + alpha, alpha=alpha, lam=lam, beta=beta)
 
 
 def _within(x: F, weight: F, capacity: F) -> F:
@@ -148,8 +173,8 @@ def _like(start: Point, programs: int) -> Point:
     return start.at(np.zeros(programs, dtype=np.int64))
 
 
-def _fields(at: Point) -> tuple[F, F, F, F, F]:
-    return at.x, at.q, at.z, at.alpha, at.lam
+def _fields(at: Point) -> tuple[F, F, F, F, F, F]:
+    return at.x, at.q, at.z, at.alpha, at.lam, at.beta
 
 
 def _complementarity(at: Point, spare: F, counts: F) -> F:
@@ -159,26 +184,28 @@ def _complementarity(at: Point, spare: F, counts: F) -> F:
     return total
 
 
-Move = tuple[F, F, F, F, F, F]
-"""Steps of x, q, z, alpha, lam and of the types' spare workers."""
+Move = tuple[F, F, F, F, F, F, F]
+"""Steps of x, q, z, alpha, lam, beta and of the types' spare workers."""
 
 
 class _System:
     """Newton's equations at a point: a block per class, m unknowns that couple them.
 
-    A class's block is ``diag(z/x) + g·g' + (alpha/q)·1·1'``, g = rate/rate_c, and alpha/q grows without limit
-    where the time is all spent. In the unknowns "all of the time" and "time on each type but the main one"
-    that factor stands in one place alone, and nothing is lost beside it: hence the change of unknowns.
+    A class's block is ``diag(z/x) + g·g' + (alpha/q)·1·1'``, g = rate·√(beta/rate_c), and alpha/q grows
+    without limit where the time is all spent. In the unknowns "all of the time" and "time on each type but
+    the main one" that factor stands in one place alone, and nothing is lost beside it: hence the change of
+    unknowns.
     """
 
-    def __init__(self, at: Point, spare: F, slope: F, gpus: F, weight: F, capacity: F) -> None:
+    def __init__(self, at: Point, spare: F, rate: F, gpus: F, weight: F, capacity: F) -> None:
         self._at, self._spare, self._gpus, self._weight = at, spare, gpus, weight
-        self._slope, self._whole = slope, weight.sum(axis=1)
+        self._rate, self._whole = rate[:, None, :], weight.sum(axis=1)
+        self._got = (self._rate * at.x).sum(axis=0)
         m = len(spare)
         self._main = at.x.argmax(axis=0)[None]
         self._is_main = np.arange(m)[:, None, None] == self._main
         own = at.z / at.x
-        bent = self._from_main(slope)
+        bent = self._from_main(self._rate * np.sqrt(at.beta / self._got))
         sign = np.where(self._is_main, 1.0, -1.0)
         block = bent[:, None] * bent + np.take_along_axis(own, self._main, axis=0) * sign[:, None] * sign
         for j in range(m):
@@ -188,7 +215,7 @@ class _System:
             self._is_main[:, None], 2 * self._inverse - self._inverse.sum(axis=0), self._inverse
         )
         inverse = np.where(self._is_main, 2 * inverse - inverse.sum(axis=1)[:, None], inverse)
-        self._lost = slope - at.alpha - gpus * at.lam[:, :, None] + at.z
+        self._lost = self._rate * at.beta - at.alpha - gpus * at.lam[:, :, None] + at.z
         coupling = (inverse * (weight * gpus)).sum(axis=3).transpose(2, 0, 1)
         for j in range(m):
             coupling[:, j, j] += spare[j] / at.lam[j]
@@ -214,8 +241,9 @@ class _System:
         x: F = np.where(self._is_main, 2 * v - v.sum(axis=0), v)
         return x
 
-    def direction(self, centre: F, ahead: Move | None) -> Move:
-        """Towards complementarity ``centre`` (B,); ``ahead``: a first direction, corrected for its own bend.
+    def direction(self, centre: F, ahead: Move | None, part: F | None = None) -> Move:
+        """Towards complementarity ``centre`` (B,); ``ahead``: a first direction, whose bend is corrected for,
+        by ``part`` (B,) of it.
 
         Of a slack and its price, the small one is computed from the other's step: as a difference of large
         numbers it would lose its digits near the optimum, and then the price with it.
@@ -223,9 +251,13 @@ class _System:
         at, spare = self._at, self._spare
         want = centre[:, None]
         cx, cq, cw = want - at.x * at.z, want - at.q * at.alpha, centre - spare * at.lam
-        if ahead is not None:
-            cx, cq, cw = cx - ahead[0] * ahead[2], cq - ahead[1] * ahead[3], cw - ahead[5] * ahead[4]
-        b = self._from_main(self._lost + cx / at.x)
+        cr = 1.0 - at.beta * self._got
+        if ahead is not None and part is not None:
+            wide = part[:, None]
+            cx, cq = cx - wide * ahead[0] * ahead[2], cq - wide * ahead[1] * ahead[3]
+            cw = cw - part * ahead[6] * ahead[4]
+            cr = cr - wide * ahead[5] * (self._rate * ahead[0]).sum(axis=0)
+        b = self._from_main(self._lost + self._rate * (cr / self._got) + cx / at.x)
         b -= np.where(self._is_main, (cq - at.alpha * self._idle) / at.q, 0.0)
         free = self._apart(b)
         right = (free * self._weight).sum(axis=2) + cw / at.lam - self._free
@@ -236,21 +268,22 @@ class _System:
         z = (cx - at.z * x) / at.x
         q = self._idle - x.sum(axis=0)
         alpha = (cq - at.alpha * q) / at.q
-        stationary = self._lost + z - self._slope * (self._slope * x).sum(axis=0) - paid
+        beta = (cr - at.beta * (self._rate * x).sum(axis=0)) / self._got
+        stationary = self._lost + z + self._rate * beta - paid
         tight = at.q < at.alpha
         alpha = np.where(tight, np.take_along_axis(stationary, self._main, axis=0)[0], alpha)
         q = np.where(tight, (cq - at.q * alpha) / at.alpha, q)
         left = self._free - (x * self._weight).sum(axis=2)
         left = np.where(spare < at.lam * self._whole, (cw - spare * lam) / at.lam, left)
-        return x, q, z, alpha, lam, left
+        return x, q, z, alpha, lam, beta, left
 
     def length(self, move: Move) -> F:
         """(B,) how far along ``move`` everything stays positive; at most 1/0.995."""
         at = self._at
         shrink = [-step / value for step, value in zip(move, (*_fields(at), self._spare), strict=True)]
         worst = np.maximum(shrink[0].max(axis=(0, 2)), shrink[2].max(axis=(0, 2)))
-        worst = np.maximum(worst, np.maximum(shrink[1], shrink[3]).max(axis=1))
-        worst = np.maximum(worst, np.maximum(shrink[4], shrink[5]).max(axis=0))
+        worst = np.maximum(worst, np.maximum(np.maximum(shrink[1], shrink[3]), shrink[5]).max(axis=1))
+        worst = np.maximum(worst, np.maximum(shrink[4], shrink[6]).max(axis=0))
         longest: F = 1.0 / np.maximum(worst, 0.995)
         return longest
 
@@ -262,6 +295,7 @@ class _System:
             z=at.z + wide * move[2],
             alpha=at.alpha + wide * move[3],
             lam=at.lam + length * move[4],
+            beta=at.beta + wide * move[5],
         )
 
 
