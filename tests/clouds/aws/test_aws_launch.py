@@ -1,0 +1,141 @@
+"""The whole road on the emulated AWS: machines that boot, a job that trains, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clouds.aws.account import Account
+from clouds.aws.emulator import AwsEmulator
+from clouds.boots import Boots
+
+from arylcloud.core.offer import Market
+from arylcloud.pricing.catalogue import load
+from arylcloud.pricing.select import Query, select
+from arylcloud.providers.aws import infrastructure
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+HERE = "aws/us-east-1"
+
+
+@pytest.fixture
+def booting(tmp_path: Path) -> Iterator[AwsEmulator]:
+    boots = Boots(tmp_path / "aws")
+    with AwsEmulator(boots) as emulator:
+        yield emulator
+    boots.close()
+
+
+@pytest.fixture
+def rich(booting: AwsEmulator, monkeypatch: pytest.MonkeyPatch) -> Account:
+    """An account for which everything in the catalogue is to be had, at the catalogue's prices."""
+    table = load()
+    rows = table.take(select(table, Query(infra=(HERE,))) & table.plannable).offers()
+    then_s = time.time() - 86400
+    made = booting.account(
+        spot={
+            (o.zone or "", o.instance_type): [(then_s, o.usd_per_hour or 0)]
+            for o in rows
+            if o.market is Market.SPOT
+        },
+        on_demand={
+            (o.region, o.instance_type): o.usd_per_hour or 0 for o in rows if o.market is Market.ON_DEMAND
+        },
+        boot_s=0.3,
+        end_s=0.3,
+    )
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in booting.environ(made).items():
+        monkeypatch.setenv(name, value)
+    return made
+
+
+def arylcloud(home: Path, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "arylcloud", *args],
+        env={**os.environ, "ARYLCLOUD_HOME": str(home), **environ},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def test_digits_train_on_aws(booting: AwsEmulator, rich: Account, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    done = arylcloud(
+        home,
+        "launch",
+        str(DIGITS / "job.yaml"),
+        "--infra",
+        HERE,
+        "--env",
+        "DIGITS_STEP_S=0.005",
+        "--store",
+        (tmp_path / "store").as_uri(),
+        "-y",
+        "--json",
+    )
+    consoles = "\n".join(booting.boots.console(i) for i in rich.lives) if booting.boots else ""
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{consoles}"
+    (life,) = rich.lives.values()
+    assert life.cause == "Client.UserInitiatedShutdown"
+    assert booting.boots is not None
+    assert booting.boots.running == []
+    report = arylcloud(home, "report", json.loads(done.stdout)["job_id"], "--json")
+    cost = json.loads(report.stdout)["usd"]["total"]
+    assert cost == pytest.approx(rich.bill()[life.instance_id], abs=0.0005)
+    swept = arylcloud(home, "gc", "--json")
+    assert swept.returncode == 0, swept.stderr
+    assert [one["removed"] for one in json.loads(swept.stdout)["resources"]] == [True]
+    assert infrastructure.create(tmp_path, {}).resources(journal_id=None) == ()
+
+
+def test_without_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    away = {
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": "/none",
+        "AWS_SHARED_CREDENTIALS_FILE": "/none",
+    }
+    store = (tmp_path / "store").as_uri()
+    done = arylcloud(
+        tmp_path, "launch", str(DIGITS / "job.yaml"), "--infra", HERE, "--store", store, "-y", **away
+    )
+    assert done.returncode == 4, done.stderr
+    assert "hint: aws configure" in done.stderr
+
+
+def test_without_the_sdk(tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden" / "botocore"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError('not installed')\n", encoding="utf-8")
+    done = arylcloud(
+        tmp_path, "launch", str(DIGITS / "job.yaml"), "--infra", HERE, "-y", PYTHONPATH=str(hidden.parent)
+    )
+    assert done.returncode == 2, done.stderr
+    assert "pip install 'arylcloud[aws]'" in done.stderr
+
+
+def test_check(rich: Account, tmp_path: Path) -> None:
+    place = f"{HERE}/use1-az4"
+    done = arylcloud(tmp_path, "check", "--infra", place, "--json")
+    found = json.loads(done.stdout)["findings"]
+    assert {f["cloud"] for f in found} == {"aws"}
+    assert {f["verdict"] for f in found} == {"ok"}, done.stdout
+    assert done.returncode == 0
+    rich.denied.add("RunInstances")
+    denied = arylcloud(tmp_path, "check", "--infra", place)
+    assert denied.returncode == 4
+    assert "FAILED" in denied.stdout
+    best = arylcloud(tmp_path, "check", str(DIGITS / "job.yaml"), "--json")
+    assert {f["cloud"] for f in json.loads(best.stdout)["findings"]} == {"aws"}
+    assert not rich.lives
