@@ -166,6 +166,15 @@ class TestDegenerate:
             assert list(found.unplaceable) == [1]
 
 
+def test_a_job_that_waited_takes_from_the_others_under_finish_time_fairness() -> None:
+    """Why the law of sharing incentive speaks of jobs that begin together."""
+    of = problem(np.ones((2, 1)), np.ones(2), [1], steps_left=np.ones(2), age_s=np.array([100.0, 0.0]))
+    rate = job_rates(of, solved("finish_time_fairness_perf", of))
+    # (100 + 1/x)/2 = (1/y)/2 with x + y = 1
+    assert 1 / rate[1] == pytest.approx(100 + 1 / rate[0], rel=1e-4)
+    assert rate[1] < 0.02 * isolated_rates(of)[1]
+
+
 class TestDeadlines:
     def test_impossible_alone_names_the_job(self) -> None:
         of = problem(

@@ -1,6 +1,6 @@
 """The laws that a policy may declare and that the property suite then tests (tests/planner/test_laws.py).
 
-``SHARES`` and the like are what whole families of policies obey; the registry adds what one obeys beyond.
+``GREEDY`` and the like are what whole families of policies obey; the registry adds what one obeys beyond.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ class Law(StrEnum):
     PRICE_SCALES = "scaling all prices by c leaves the answer optimal and scales its cost by c"
     TIGHTER_NEVER_HELPS = "a tighter deadline or budget never makes the optimum better"
     EQUAL_SHARES = "equal jobs get equal rates"
-    SHARING_INCENTIVE = "of jobs of one GPU and equal weight, none is worse off than with an equal part"
+    SHARING_INCENTIVE = (
+        "of jobs of one GPU and equal weight that begin together, none is worse off than with an equal part"
+    )
     TRUTHFUL = "a job that says that it is faster or slower on some types than it is gets no more by it"
     WORK_CONSERVING = "no job waits while workers that it could use are free"
     CAPACITY = "no type is used beyond its workers, no job beyond its time"
