@@ -93,12 +93,14 @@ def _gain(
 
 
 def cheapest(chosen: Policy, problem: ClusterProblem, rng: np.random.Generator, bought: Bought) -> float:
-    """Dollars of the program that ``bought`` rests on, of a problem that asks no more."""
-    if bought.timed:
-        return relaxed_usd(problem, bought.waits)
-    found = solve(chosen, problem, rng, None).objective
-    assert isinstance(found, float)
-    return found
+    """What no plan of a problem that asks no more goes below: by the program that pools a type's hours, and
+    by the one that knows when they fall and how many gangs stand side by side."""
+    pooled = solve(chosen, problem, rng, None)
+    if problem.deadline_s is None or pooled.seconds is None:
+        return bought.usd
+    waits = np.where(np.isinf(problem.deadline_s)[:, None], pooled.seconds, 0.0)
+    assert isinstance(pooled.objective, float)
+    return max(pooled.objective, relaxed_usd(problem, waits))
 
 
 def _before(bought: Bought) -> float:

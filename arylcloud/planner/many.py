@@ -343,9 +343,13 @@ def _notes(
         if late is not None:
             found.append("hours are reserved at the pessimistic speed (p90); dollars are the expected ones")
         if told.timed:
-            found.append(
-                "early deadlines crowd: the timetable is a program's own, by the time between deadlines"
-            )
+            found.append("deadlines crowd: when each job runs is planned by the time between deadlines")
+        if isinstance(told.bound, float) and isinstance(told.objective, float):
+            gap = told.objective / told.bound - 1 if told.bound > 0 else 0.0
+            if gap > 1e-3:
+                found.append(
+                    f"no plan that keeps the deadlines costs less than {1 / (1 + gap):.1%} of this one"
+                )
     elif chosen.kind == "shares":
         found.append(
             "shares are decided anew whenever a job ends (those of the beginning are shown); GPUs are divided"

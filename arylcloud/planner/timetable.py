@@ -168,7 +168,7 @@ class _Table:
             if j < 0 or left[j] <= self.crumb[i] or free[j] < size:
                 can = [k for k, x in enumerate(left) if x > self.crumb[i] and free[k] >= size]
                 j = max(can, key=lambda k: left[k], default=-1)
-            if j < 0 and (few or lax.get(i, np.inf) <= self.quantum):
+            if j < 0 and self.due[i] < np.inf and (few or lax.get(i, np.inf) <= self.quantum):
                 j = self._moved(i, free, runs)
             self.held[i] = j
             if j >= 0:
