@@ -264,7 +264,7 @@ def _write_csv(
 def _show(results: dict[str, dict[str, Any]], *, priced: bool) -> None:
     from rich.table import Table
 
-    from arylcloud.cli.output import note, stdout, usd
+    from arylcloud.cli.output import note, stdout
 
     rows = list(results.values())
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -281,7 +281,7 @@ def _show(results: dict[str, dict[str, Any]], *, priced: bool) -> None:
         ]
         cells += [f"{row['utilization']:.1%}", f"{row['preemptions']:,}"]
         cells += ["-" if row["slo_violations"] is None else str(row["slo_violations"])] * with_slo
-        cells += [usd(row["gpu_cost_usd"])] * priced + [usd(row["cost_usd"])] * shared
+        cells += [f"${row[key]:,.0f}" for key in ("gpu_cost_usd",) * priced + ("cost_usd",) * shared]
         table.add_row(name, *cells, f"{row['cpu_s']:.2f}")
     stdout().print(table)
     note(f"{rows[0]['jobs']:,} jobs; JCT = own end - arrival; queue = the part of it without GPUs")
