@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.clusters import cluster_problem, for_policy
+from support.elastic import elastic_problem
 
 from arylcloud.planner.cluster import ClusterProblem, job_rates, violation
-from arylcloud.planner.policies.pop import partitioned
+from arylcloud.planner.policies.pop import partitioned, partitioned_choice
 from arylcloud.planner.policies.registry import policy
 
 SHARES = ("max_min_fairness_perf", "finish_time_fairness_perf", "min_cost", "min_total_duration_packed")
@@ -67,3 +68,15 @@ def test_who_is_late_and_who_has_no_place_is_said_in_the_wholes_numbers() -> Non
     assert found.unmet.tolist() == [4]
     assert found.unplaceable is not None
     assert found.unplaceable.tolist() == [2]
+
+
+def test_what_a_policy_does_not_say_is_unknown_not_zero() -> None:
+    problem = cluster_problem(5)
+    for name, known in (("srtf", False), ("max_sum_throughput_perf", True)):
+        found = partitioned(policy(name).solve(), problem, 2, np.random.default_rng(0))
+        assert (found.worker_value is not None) is known
+    for name, known in (("optimus", False), ("sia", True)):
+        chosen = partitioned_choice(
+            policy(name).choose(), elastic_problem(1, jobs=6), 2, np.random.default_rng(0)
+        )
+        assert (chosen.objective is not None) is known

@@ -27,7 +27,7 @@ def partitioned(solve: Solve, problem: ClusterProblem, parts: int, rng: np.rando
     shares = np.zeros_like(problem.throughput)
     pairs, pair_shares, fallback = [], [], False
     seconds, hours = np.zeros_like(problem.throughput), False
-    value = np.zeros(len(problem.workers))
+    values: list[F] = []
     unmet: list[I] = []
     split = _split(len(problem), parts, rng)
     parts = len(split)
@@ -43,7 +43,7 @@ def partitioned(solve: Solve, problem: ClusterProblem, parts: int, rng: np.rando
             pairs.append(index[found.pairs])
             pair_shares.append(found.pair_shares)
         if found.worker_value is not None:
-            value += found.worker_value / parts
+            values.append(found.worker_value / parts)
         if found.seconds is not None:
             seconds[index] = found.seconds
             hours = True
@@ -51,7 +51,7 @@ def partitioned(solve: Solve, problem: ClusterProblem, parts: int, rng: np.rando
         shares=shares,
         pairs=np.concatenate(pairs) if pairs else np.zeros((0, 2), dtype=np.int64),
         pair_shares=np.concatenate(pair_shares) if pair_shares else None,
-        worker_value=value,
+        worker_value=np.sum(values, axis=0) if values and len(values) == parts else None,
         seconds=seconds if hours else None,
         fallback=fallback,
         unmet=np.sort(np.concatenate(unmet)) if unmet else None,
@@ -62,7 +62,8 @@ def partitioned(solve: Solve, problem: ClusterProblem, parts: int, rng: np.rando
 def partitioned_choice(
     choose: Choose, problem: ElasticProblem, parts: int, rng: np.random.Generator
 ) -> Choice:
-    """The same for policies that choose configurations; the objective is the sum over the parts."""
+    """The same for policies that choose configurations; the objective is the sum over the parts, None where
+    the policy has none. ``memory`` is not kept: promises made to jobs (ElasticFlow) do not outlive a call."""
     config = np.full(len(problem), -1, dtype=np.int64)
     split = _split(len(problem), parts, rng)
     parts = max(len(split), 1)
@@ -70,16 +71,20 @@ def partitioned_choice(
     extra = np.zeros((parts, len(whole)), dtype=np.int64)
     for j, count in enumerate(rest.tolist()):
         extra[rng.permutation(parts)[:count], j] = 1
-    total, refused = 0.0, []
+    totals: list[float] = []
+    refused: list[I] = []
     for k, index in enumerate(split):
         workers = (whole + extra[k]).astype(np.float64)
         found = choose(replace(_elastic_jobs(problem, index), workers=workers), rng)
         config[index] = found.config
-        total += found.objective or 0.0
+        if found.objective is not None:
+            totals.append(found.objective)
         if found.refused is not None:
             refused.append(index[found.refused])
     return Choice(
-        config=config, objective=total, refused=np.sort(np.concatenate(refused)) if refused else None
+        config=config,
+        objective=sum(totals) if len(totals) == len(split) else None,
+        refused=np.sort(np.concatenate(refused)) if refused else None,
     )
 
 
