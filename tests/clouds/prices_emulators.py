@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from arylcloud.pricing.catalogue import load_bundled
 SMALL = ("us-east-1", "eu-west-1", "eastus", "westeurope")
 
 
+@cache
 def bundled_offers(regions: tuple[str, ...] | None = None) -> tuple[Offer, ...]:
     """The bundled catalogue's offers, and an AWS type that it does not know."""
     found = [o for o in load_bundled().offers() if regions is None or o.region in regions or o.cloud == "gcp"]

@@ -136,7 +136,7 @@ def test_what_is_stale_is_said_until_it_answers(
     monkeypatch.setattr("arylcloud.cli.refresh.Patience", _hurried)
     _, said = screen(capsys, "--refresh", "--cloud", "aws", "--limit", "2")
     assert "stale: aws/spot/us-east-1: the catalogue's prices stay: aws ec2 in us-east-1" in said
-    assert "aws: 3 answered, 1 stale" in said
+    assert "aws: 4 answered, 1 stale" in said
     _, said = screen(capsys, "--limit", "2")
     assert "stale: aws/spot/us-east-1 did not answer" in said
     clouds.aws.faults.down = set()

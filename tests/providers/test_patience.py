@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import ModuleType
 
 import pytest
 
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.errors import AccessError, OtherCloudError, ThrottledError, UsageError
 from arylcloud.core.live import Meter
+from arylcloud.providers import patience, web
+from arylcloud.providers.azure import prices
+from arylcloud.providers.gcp import skus
 from arylcloud.providers.patience import Passing, Patience
 from arylcloud.providers.web import Web, endpoint
 
@@ -44,8 +49,8 @@ def test_waits_double_and_are_spread() -> None:
     for seed in range(200):
         clock = Waits()
         meter = Meter()
-        patience = Patience(clock=clock, random=random.Random(seed), first_s=1.0)
-        assert patience.call(failing(5), meter) == "answer"
+        asker = Patience(clock=clock, random=random.Random(seed), first_s=1.0)
+        assert asker.call(failing(5), meter) == "answer"
         assert meter.waited == 5
         seen.append(clock.slept)
     for number, waits in enumerate(zip(*seen, strict=True)):
@@ -56,11 +61,11 @@ def test_waits_double_and_are_spread() -> None:
 
 def test_the_cloud_s_own_word_goes_before_ours_and_has_an_end() -> None:
     clock = Waits()
-    patience = Patience(clock=clock, random=random.Random(0))
-    assert patience.call(failing(2, 7.0), Meter()) == "answer"
+    asker = Patience(clock=clock, random=random.Random(0))
+    assert asker.call(failing(2, 7.0), Meter()) == "answer"
     assert all(7.0 <= seconds <= 7.7 for seconds in clock.slept)
     with pytest.raises(ThrottledError):
-        patience.call(failing(1, 3600.0), Meter())  # nobody waits an hour at a terminal
+        asker.call(failing(1, 3600.0), Meter())  # nobody waits an hour at a terminal
     assert len(clock.slept) == 2
 
 
@@ -164,3 +169,9 @@ def test_only_https_but_on_this_machine(url: str) -> None:
         endpoint(url, "https://x", what="[azure] retail_prices")
     assert endpoint("http://127.0.0.1:80/", "https://x", what="y") == "http://127.0.0.1:80"
     assert endpoint("http://localhost:80", "https://x", what="y") == "http://localhost:80"
+
+
+@pytest.mark.parametrize("module", [patience, web, skus, prices])
+def test_docstring_examples(module: ModuleType) -> None:
+    result = doctest.testmod(module)
+    assert (result.attempted > 0, result.failed) == (True, 0)
