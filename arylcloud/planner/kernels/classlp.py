@@ -27,6 +27,7 @@ import numpy as np
 
 from arylcloud.core.errors import ArylError, InfeasibleError
 from arylcloud.planner.cluster import F, I
+from arylcloud.planner.kernels import highs
 from arylcloud.planner.kernels.classparts import Kinds, Pairs, Parts, price
 
 NEAR = 1e-7
@@ -242,16 +243,13 @@ class ClassLP:
         raise ArylError(f"{what}: pairs that improve the program did not come to an end")
 
     def _run(self, what: str) -> bool:
-        import highspy
+        from highspy import HighsModelStatus as Status
 
-        self._solver.run()
+        highs.run(self._solver)
         status = self._solver.getModelStatus()
-        if status in (
-            highspy.HighsModelStatus.kInfeasible,
-            highspy.HighsModelStatus.kUnboundedOrInfeasible,
-        ):
+        if status in (Status.kInfeasible, Status.kUnboundedOrInfeasible):
             return False
-        if status != highspy.HighsModelStatus.kOptimal:
+        if status != Status.kOptimal:
             raise ArylError(f"{what}: not solved ({self._solver.modelStatusToString(status)})")
         found = self._solver.getSolution()
         s, m = self._rate.shape

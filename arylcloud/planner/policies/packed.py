@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from arylcloud.core.errors import ArylError
 from arylcloud.planner.cluster import Allocation, ClusterProblem, F, job_rates
 from arylcloud.planner.kernels.classes import Shared, classes, solve
 from arylcloud.planner.policies.perjob import at_best, can_run, unplaceable
+
+CERTIFIED = 1e-5
+"""Relative: an answer further from its bound than this is no answer."""
 
 
 def at_best_alone(problem: ClusterProblem) -> F | None:
@@ -50,6 +54,12 @@ def max_common_packed(
     ask = slope if fade is None else slope + fade * rates
     with np.errstate(divide="ignore", invalid="ignore"):
         reached = np.where(runs & (slope > 0), rates / ask, np.inf)
+    worst = float(reached.min())
+    if everyone is None and not bound - worst <= CERTIFIED * abs(bound):
+        raise ArylError(
+            f"{what}: the answer reaches {worst:.3g}, and up to {bound:.3g} is not ruled out",
+            hint="throughputs, weights or steps may differ by too many powers of ten; without pairs it works",
+        )
     return found, reached, float(min(bound, reached.min())) if everyone is not None else bound
 
 
