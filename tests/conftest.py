@@ -16,11 +16,23 @@ settings.load_profile("shared")
 
 _STRANGE = ("ARYLCLOUD_STORE", "ARYLCLOUD_CRASH_AT", "ARYLCLOUD_LOCAL__MARKET", "FORCE_COLOR")
 
+_ACCOUNT = ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_NOWHERE = {
+    "AWS_CONFIG_FILE": "/nonexistent",
+    "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+}
+"""No test may ever reach the account of the person who runs it."""
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_home() -> Iterator[None]:
     for name in _STRANGE:
         os.environ.pop(name, None)
+    for name in _ACCOUNT:
+        os.environ.pop(name, None)
+    os.environ.update(_NOWHERE)
     folder = tempfile.mkdtemp(prefix="arylcloud-test-")
     os.environ["ARYLCLOUD_HOME"] = folder
     os.environ["NO_COLOR"] = "1"

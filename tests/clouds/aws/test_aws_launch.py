@@ -14,6 +14,7 @@ import pytest
 from clouds.aws.account import Account
 from clouds.aws.emulator import AwsEmulator
 from clouds.boots import Boots
+from providers.contract import wait_for
 
 from arylcloud.core.offer import Market
 from arylcloud.pricing.catalogue import load
@@ -96,6 +97,35 @@ def test_digits_train_on_aws(booting: AwsEmulator, rich: Account, tmp_path: Path
     assert swept.returncode == 0, swept.stderr
     assert [one["removed"] for one in json.loads(swept.stdout)["resources"]] == [True]
     assert infrastructure.create(tmp_path, {}).resources(journal_id=None) == ()
+
+
+def test_a_notice_on_the_way(booting: AwsEmulator, rich: Account, tmp_path: Path) -> None:
+    """Notice by IMDSv2, handed over, gone, gone on elsewhere; the report is what AWS bills."""
+    home, store = tmp_path / "home", (tmp_path / "store").as_uri()
+    args = ["launch", str(DIGITS / "job.yaml"), "--infra", HERE, "--env", "DIGITS_STEP_S=0.02"]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "arylcloud", *args, "--store", store, "-y", "--json"],
+        env={**os.environ, "ARYLCLOUD_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    committed = wait_for(
+        lambda: list((tmp_path / "store").glob("jobs/*/ckpt/manifests/*")), "a checkpoint", 90.0
+    )
+    assert committed
+    (first,) = rich.live()
+    booting.interrupt(rich, first.instance_id, notice_s=8.0)
+    out, err = run.communicate(timeout=150)
+    assert run.returncode == 0, err
+    assert len(rich.lives) == 2
+    assert first.notice_acts_s is not None
+    assert first.ending_s is not None
+    assert first.ending_s <= first.notice_acts_s + 1.0  # ended by AWS, or handed over and released before
+    report = json.loads(arylcloud(home, "report", json.loads(out)["job_id"], "--json").stdout)
+    assert report["usd"]["total"] == pytest.approx(sum(rich.bill().values()), abs=0.0005)
+    assert booting.boots is not None
+    assert booting.boots.running == []
 
 
 def test_without_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
