@@ -117,7 +117,13 @@ def test_a_submission_killed_anywhere_costs_nothing(new_home: NewHome, tmp_path:
         assert all(home.state(job_id).phase == "pending" for job_id in found)
         if code == 0:
             break
-    assert at > 8
+    assert at >= 8
+    left = home.cli("gc", "--json", code=0).json["cut_short"]
+    assert {entry["submitted"] for entry in left} == {True, False}, "of a job that only its prefix knew, too"
+    assert all(entry["deleted"] is not entry["submitted"] for entry in left)
+    stored = {path.name for path in (home.state_dir / "store" / "jobs").iterdir() if any(path.iterdir())}
+    assert stored == set(home.jobs()), "what lies in the store, some command finds"
+    assert home.cli("gc", "--json", code=0).json["cut_short"] == []
     assert len(known) >= 2, "one that was killed after the submission, and one that was not"
     assert not [r for r in home.cloud_records() if r["kind"] == "launch"]
     assert home.cli("status", "no-such-job", "--json").code == NoSuchJob.exit_code
