@@ -23,14 +23,26 @@ def digest(plan: Plan) -> str:
 
 
 def save_plan(plan: Plan, path: Path) -> None:
-    """Written beside and renamed: a reader sees the old plan or the new one, never half of it."""
+    """LocalStateError: it cannot be written."""
     document = {"schema_version": SCHEMA_VERSION, "kind": KIND, "digest": digest(plan), "plan": encode(plan)}
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    write_document(document, path)
+
+
+def write_document(document: dict[str, Any], path: Path) -> None:
+    """Written beside and renamed: a reader sees the old file or the new one, never half of it. A device or a
+    pipe is written to as it is: a rename would put a file in its place. LocalStateError: it cannot be."""
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    part: Path | None = None
     try:
-        part.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            path.write_text(text, "utf-8")
+            return
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        part.write_text(text, "utf-8")
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        if part is not None:
+            part.unlink(missing_ok=True)
         raise LocalStateError(
             f"{path}: cannot be written: {error.strerror or error}",
             hint="name a file in a folder that can be written",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from arylcloud.core.errors import LocalStateError, UsageError
+from arylcloud.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,21 +144,8 @@ def _counts(text: str) -> dict[str, int]:
 
 
 def _save(plan: ManyPlan, path: Path) -> None:
-    """Written beside and renamed, as a plan of one job is."""
-    import json
-    import os
-
     from arylcloud.cli.manyview import document
+    from arylcloud.cli.planfile import write_document
     from arylcloud.core.codec import SCHEMA_VERSION, encode
 
-    body: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "kind": KIND, **encode(document(plan))}
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise LocalStateError(
-            f"{path}: cannot be written: {error.strerror or error}",
-            hint="name a file in a folder that can be written",
-        ) from error
+    write_document({"schema_version": SCHEMA_VERSION, "kind": KIND, **encode(document(plan))}, path)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import io
 import time
 import zlib
 from pathlib import Path
 from typing import Any
 
 from arylcloud.core.errors import IntegrityError, UsageError
+
+# unpacked; 100,000 jobs on 100 types of GPU are well below. A small .gz may hold far more than fits in memory
+MOST_BYTES = 256 << 20
 
 
 def solve_problem(path: Path, name: str | None, *, instance: str | None, seed: int, as_json: bool) -> None:
@@ -51,7 +55,12 @@ def _read(path: Path) -> Any:
     try:
         data = path.read_bytes()
         if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
+            with gzip.open(io.BytesIO(data)) as packed:
+                data = packed.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise UsageError(
+                f"{path}: holds more than {MOST_BYTES >> 20} MiB", hint="--problem takes one cluster's jobs"
+            )
         return parse(data, what=str(path))
     except FileNotFoundError as error:
         raise UsageError(

@@ -10,8 +10,8 @@ import pytest
 
 from arylcloud.cli.charts import Point, scatter
 from arylcloud.cli.main import run
-from arylcloud.cli.planfile import load_plan, save_plan
-from arylcloud.core.errors import IntegrityError, UsageError
+from arylcloud.cli.planfile import load_plan, save_plan, write_document
+from arylcloud.core.errors import IntegrityError, LocalStateError, UsageError
 
 JOB = """\
 name: bert
@@ -284,3 +284,25 @@ def test_gpus_that_lack_the_precision_are_counted(tmp_path: Path, capsys: pytest
         assert gpu in reasons[0]["reason"]
     path.write_text("name: m\nrun: x\naryl: {profile: {name: mpt-125m}, work: 4000 steps}\n")
     assert "one step = 640 samples" in plan_json(capsys, path)["why"][1]
+
+
+def test_a_plan_goes_into_a_pipe_and_leaves_it_one(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_document({"a": 1}, pipe)
+        assert json.loads(os.read(reader, 1000)) == {"a": 1}
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
+def test_a_full_disk_is_said_and_the_device_stays(tmp_path: Path) -> None:
+    link = tmp_path / "full"
+    link.symlink_to("/dev/full")
+    with pytest.raises(LocalStateError, match="No space left"):
+        write_document({"a": 1}, link)
+    assert link.is_symlink()

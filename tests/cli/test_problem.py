@@ -125,3 +125,13 @@ def test_what_is_refused(two: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
         bad = tmp_path / "bad.json"
         bad.write_bytes(content)
         assert "bad.json" in refused(capsys, "--problem", bad, "--policy", "sjf")["message"]
+
+
+def test_a_small_file_that_unpacks_to_far_too_much(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arylcloud.cli.problem.MOST_BYTES", 1 << 20)
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(TWO).encode() + b" " * (1 << 20)))
+    error = refused(capsys, "--problem", path, "--policy", "fifo")
+    assert "more than 1 MiB" in error["message"]
