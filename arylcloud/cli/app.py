@@ -17,6 +17,10 @@ from arylcloud.cli.lightparams import install
 from arylcloud.cli.registry import COMMANDS
 
 
+class ReaderLeftError(Exception):
+    """Standard output goes to nobody any more."""
+
+
 class LazyGroup(TyperGroup):
     """Lists commands from the registry without importing them; imports the one that is called."""
 
@@ -40,6 +44,15 @@ class LazyGroup(TyperGroup):
             command = typer.main.get_command(app)
             command.name = name
         return name, command, rest
+
+    def invoke(self, ctx: click.core.Context) -> Any:
+        """Ctrl-C and a reader that has left, in words of ours: typer would end with 130 and 1, silently."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise typer.Abort from error
+        except (BrokenPipeError, SystemExit) as error:  # rich makes the latter of the former
+            raise ReaderLeftError from error
 
     def format_commands(self, _ctx: click.core.Context, formatter: click.formatting.HelpFormatter) -> None:
         """By panel, as plain text: importing rich for this would double the time that ``--help`` takes."""
@@ -100,7 +113,7 @@ def run(args: list[str]) -> int:
         hint = "jobs that run are not affected: `arylcloud status` shows them"
         print_error(Interrupted("interrupted", hint=hint), as_json=as_json)
         return Interrupted.exit_code
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderLeftError):
         # the reader has left (`| head`): quiet, and no second error when Python flushes
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -410,6 +410,22 @@ def test_a_reader_that_leaves(home: Path, args: list[str]) -> None:
     process.stdout.close()
     err = process.stderr.read().decode()
     process.stderr.close()
-    process.wait()
+    assert process.wait() == 0
+    assert "error" not in err
     assert "Traceback" not in err
     assert "BrokenPipe" not in err
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_ctrl_c_within_a_command_is_said(
+    home: Path, flags: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("arylcloud.cli.settings.folders", stop)
+    assert run(["profile", "list", *flags]) == 130
+    out, err = capsys.readouterr()
+    assert "error: interrupted" in err
+    assert "hint:" in err
+    assert not flags or json.loads(out)["error"]["kind"] == "interrupted"
