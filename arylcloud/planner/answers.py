@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from arylcloud.core.errors import InfeasibleError
+from arylcloud.planner import gangs
 from arylcloud.planner.cluster import Allocation, Choice, ClusterProblem, ElasticProblem, F
 from arylcloud.planner.policies.registry import Policy
 from arylcloud.planner.policies.registry import policy as named
@@ -107,6 +108,7 @@ class Bought:
     bound: float | None
     """No hours that keep every deadline cost less."""
     worker_usd: F
+    """(m,) > 0 where more GPUs may save something."""
     timed: bool
     """By the program over intervals: the policy's own hours fit no timetable that was found."""
     waits: F
@@ -134,6 +136,20 @@ def buy(
             return Bought(run=run, usd=usd, bound=bound, worker_usd=value, timed=False, waits=no_waits)
     assert found.seconds is not None
     waits = _waits(problem, found.seconds)
+    if gangs.few(problem):
+        exact = gangs.timetable(problem)
+        if exact.short.max() > SHORT:
+            return exact.short
+        run = gangs.run_of(exact, waits, problem)
+        waiting = _usd(problem, waits)
+        return Bought(
+            run=run,
+            usd=exact.usd + waiting,
+            bound=exact.bound + waiting,
+            worker_usd=np.ones(len(problem.workers)),
+            timed=True,
+            waits=waits,
+        )
     first: Timed | None = None
     short = np.zeros(len(problem))
     for margin, haste in ATTEMPTS:
@@ -177,8 +193,10 @@ def in_time(seconds: F, problem: ClusterProblem) -> Run | None:
     return None
 
 
-def relaxed_usd(problem: ClusterProblem, waits: F) -> float:
-    """Dollars of the program behind a timetable; no timetable costs less."""
+def least_usd(problem: ClusterProblem, waits: F) -> float:
+    """No timetable costs less: exact for few jobs, else by the program that knows gangs by their number."""
+    if gangs.few(problem, gangs.OFTEN):
+        return gangs.timetable(problem).bound + _usd(problem, waits)
     return _usd(problem, timed(problem).seconds.sum(axis=2) + waits)
 
 
@@ -187,6 +205,9 @@ def keeps(problem: ClusterProblem, rng: np.random.Generator) -> bool:
     found = solve(named("min_cost"), problem, rng, None)
     if found.fallback or found.seconds is None or problem.deadline_s is None:
         return not found.fallback
+    if gangs.few(problem, gangs.OFTEN):
+        quick = in_time(found.seconds, problem)
+        return quick is not None or gangs.timetable(problem).short.max() <= SHORT
     waits = _waits(problem, found.seconds)
     for margin in (None, 0.05):
         _table, run, missed = _attempt(problem, waits, margin, haste=True)

@@ -17,13 +17,14 @@ import numpy as np
 from arylcloud.core.errors import InfeasibleError
 from arylcloud.core.job import JobSpec
 from arylcloud.core.units import say_duration, say_usd
-from arylcloud.planner.answers import SHORT, Bought, keeps, relaxed_usd, solve
+from arylcloud.planner import gangs
+from arylcloud.planner.answers import SHORT, Bought, keeps, least_usd, solve
 from arylcloud.planner.cluster import ClusterProblem, F
 from arylcloud.planner.manyplan import Binding, UsedPool, Worth
 from arylcloud.planner.policies.registry import Policy
 from arylcloud.planner.pools import Menu
 from arylcloud.planner.relax import up
-from arylcloud.planner.together import HOUR_S, Columns, gangs
+from arylcloud.planner.together import HOUR_S, Columns, steps_of
 
 UNITS = {
     "min_cost": "$",
@@ -41,6 +42,9 @@ FAMILIES = {
 }
 MOST_DEADLINES = 8
 """Jobs whose deadline's worth is found by solving again."""
+NOISE = 3e-6
+"""Relative: gains below it are the solvers'."""
+LEAST_USD = 0.005
 FURTHEST = 64.0
 """Times as far: beyond it a later deadline is no answer."""
 
@@ -64,14 +68,15 @@ def worths(
     unit = unit_of(chosen.name)
     if duals is None or unit is None or not isinstance(objective, float):
         return [None] * (0 if duals is None else len(duals))
+    again = problem is not None and any(steps) and bool((duals > 0).any())
+    before = _value(chosen, problem, rng, bought) if again and problem is not None else 0.0
     found: list[Worth | None] = []
     for j, dual in enumerate(duals.tolist()):
-        gain = max(float(dual), 0.0)
-        gpus = 1 if problem is None else max(steps[j], 1)
+        gain, gpus = max(float(dual), 0.0), 1 if problem is None else max(steps[j], 1)
         if problem is not None and steps[j] and gain > 0:
-            workers = problem.workers.copy()
-            workers[j] += gpus
-            gain = _gain(chosen, replace(problem, workers=workers), float(objective), rng, bought)
+            after = _value(chosen, _more(problem, j, gpus), rng, bought)
+            gain = after - before if chosen.sense == "max" else before - after
+            gain = gain if gain > NOISE * abs(before) else 0.0
         per_hour = None
         if unit == "$" and problem is not None and problem.deadline_s is not None:
             finite = problem.deadline_s[np.isfinite(problem.deadline_s)]
@@ -80,31 +85,15 @@ def worths(
     return found
 
 
-def _gain(
-    chosen: Policy, problem: ClusterProblem, before: float, rng: np.random.Generator, bought: Bought | None
-) -> float:
-    if bought is None:
-        after = solve(chosen, problem, rng, None).objective
-        assert isinstance(after, float)
-    else:
-        before, after = _before(bought), cheapest(chosen, problem, rng, bought)
-    gain = after - before if chosen.sense == "max" else before - after
-    return max(0.0, gain if gain > 1e-6 * abs(before) else 0.0)
-
-
-def cheapest(chosen: Policy, problem: ClusterProblem, rng: np.random.Generator, bought: Bought) -> float:
-    """What no plan of a problem that asks no more goes below: by the program that pools a type's hours, and
-    by the one that knows when they fall and how many gangs stand side by side."""
-    pooled = solve(chosen, problem, rng, None)
-    if problem.deadline_s is None or pooled.seconds is None:
-        return bought.usd
-    waits = np.where(np.isinf(problem.deadline_s)[:, None], pooled.seconds, 0.0)
-    assert isinstance(pooled.objective, float)
-    return max(pooled.objective, relaxed_usd(problem, waits))
-
-
-def _before(bought: Bought) -> float:
-    return bought.bound if bought.timed and bought.bound is not None else bought.usd
+def _value(chosen: Policy, problem: ClusterProblem, rng: np.random.Generator, bought: Bought | None) -> float:
+    """The policy's objective; of hours that are bought what no plan goes below, by the program that pools a
+    type's hours and by the one that knows when they fall and what gangs stand side by side."""
+    found = solve(chosen, problem, rng, None)
+    assert isinstance(found.objective, float)
+    if bought is None or problem.deadline_s is None or found.seconds is None:
+        return found.objective
+    waits = np.where(np.isinf(problem.deadline_s)[:, None], found.seconds, 0.0)
+    return max(found.objective, least_usd(problem, waits))
 
 
 def capacity(pools: Sequence[UsedPool]) -> list[Binding]:
@@ -139,12 +128,12 @@ def later(
     usd = (bought.run.held_s * problem.gpus[:, None] * problem.prices).sum(axis=1)
     tight = sorted(np.flatnonzero(busy).tolist(), key=lambda i: (-usd[i], i))
     found = []
+    before = _value(chosen, problem, rng, bought) if tight else 0.0
     for i in tight[:MOST_DEADLINES]:
         end = deadline.copy()
         end[i] += HOUR_S
-        later_usd = cheapest(chosen, replace(problem, deadline_s=end), rng, bought)
-        saved = _before(bought) - later_usd
-        if saved > 1e-6 * bought.usd:
+        saved = before - _value(chosen, replace(problem, deadline_s=end), rng, bought)
+        if saved > max(NOISE * before, LEAST_USD):
             text = f"{specs[i].name}: an hour more until its deadline saves {say_usd(saved)}"
             found.append(
                 Binding(kind="deadline", name=specs[i].name, value=saved, unit="$ per hour", text=text)
@@ -183,7 +172,8 @@ def deadlines_missed(
         if short[i] > SHORT
     ]  # fmt: skip
     return InfeasibleError(
-        "capacity: each deadline can be met alone, and no timetable of whole gangs was found that meets all;"
+        "capacity: each deadline can be met alone, and no timetable of whole gangs"
+        f" {'meets all' if gangs.few(problem) else 'was found that meets all'};"
         f" too late would be: {_some(names)}",
         hint=nearest(menu, columns, problem, rng) or "later deadlines, more GPUs, or fewer jobs",
     )
@@ -201,7 +191,7 @@ def nearest(menu: Menu, columns: Columns, problem: ClusterProblem, rng: np.rando
         return works(_more(problem, pool, count * steps[pool]))
 
     ways = []
-    most, steps = float(problem.gpus.sum()), gangs(columns)
+    most, steps = float(problem.gpus.sum()), steps_of(columns)
     extra: list[tuple[int, int]] = []
     for j in range(len(menu.pools)):
         if (problem.throughput[:, j] > 0).any():

@@ -33,8 +33,8 @@ from arylcloud.planner.together import (
     deadlines,
     elastic,
     elastic_problem,
-    gangs,
     rigid,
+    steps_of,
 )
 from arylcloud.planner.upkeep import Assumptions
 from arylcloud.pricing.hazard import OwnHistory
@@ -88,7 +88,7 @@ def plan_many(
     if budget_usd is not None and all_told.usd.p90 > budget_usd:
         least = _least_p90(choice, columns, specs, rng) if bought is None else None
         raise explain_many.over_budget(budget_usd, all_told.usd.p90, least)
-    steps = [0] * len(choice.pools) if partition is not None else gangs(columns)
+    steps = [0] * len(choice.pools) if partition is not None else steps_of(columns)
     worth = explain_many.worths(chosen, problem, steps, told.worker_value, told.objective, rng, bought)
     used = pool_rows(choice, columns_told, told, worth)
     binding = explain_many.capacity(used)

@@ -37,6 +37,15 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Hours from now in which a job has its GPUs, at the pessimistic speed."""
+
+    offer: str
+    from_h: float
+    until_h: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob:
     name: str
     gets: tuple[Held, ...]
@@ -54,6 +63,8 @@ class PlannedJob:
     meets_budget: bool | None
     waits: bool
     """Holds nothing at the beginning."""
+    reserved: tuple[Span, ...]
+    """The timetable, where hours are bought; empty where time is divided anew whenever a job ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

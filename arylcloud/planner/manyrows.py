@@ -12,7 +12,16 @@ from arylcloud.core.job import JobSpec
 from arylcloud.core.plan import Quantiles
 from arylcloud.planner.answers import Answer, solve
 from arylcloud.planner.cluster import ClusterProblem, F, isolated_shares
-from arylcloud.planner.manyplan import Baseline, Dollars, Held, PlannedJob, Totals, UsedPool, Worth
+from arylcloud.planner.manyplan import (
+    Baseline,
+    Dollars,
+    Held,
+    PlannedJob,
+    Span,
+    Totals,
+    UsedPool,
+    Worth,
+)
 from arylcloud.planner.policies.registry import Policy, policy
 from arylcloud.planner.pools import Menu
 from arylcloud.planner.timetable import CRUMB, Run, replay
@@ -90,7 +99,20 @@ def _job(
         meets_deadline=None if deadline_h is None else hours.p90 <= deadline_h * (1 + 1e-6),
         meets_budget=None if limits.budget_usd is None else usd.p90 <= limits.budget_usd,
         waits=waits,
+        reserved=_reserved(i, menu, told.pessimistic),
     )
+
+
+def _reserved(job: int, menu: Menu, run: Run) -> tuple[Span, ...]:
+    spans: list[Span] = []
+    for start, seconds, runs in run.pieces:
+        if job not in runs or seconds <= 0:
+            continue
+        name, begin, end = menu.pools[runs[job]].name, start / HOUR_S, (start + seconds) / HOUR_S
+        if spans and spans[-1].offer == name and begin - spans[-1].until_h < 1e-6:
+            begin = spans.pop().from_h
+        spans.append(Span(offer=name, from_h=begin, until_h=end))
+    return tuple(spans)
 
 
 def totals(jobs: Sequence[PlannedJob], told: Answer, columns: Columns) -> Totals:

@@ -39,6 +39,10 @@ SAME = 1e-6
 """Relative: ends that are closer than this are one."""
 
 
+Piece = tuple[float, float, dict[int, int]]
+"""Start, seconds, and the pool of every job that runs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Run:
     """Shapes (n,), (n, m)."""
@@ -49,6 +53,8 @@ class Run:
     """Seconds of its time that a job holds its GPUs, in each pool."""
     now: F
     """Shares at the beginning."""
+    pieces: tuple[Piece, ...] = ()
+    """Of a timetable, in order."""
 
 
 Decide = Callable[[ClusterProblem], tuple[F, object]]
@@ -107,7 +113,7 @@ def served(seconds: F, gpus: F, workers: F, deadline_s: F, *, by_laxity: bool = 
     Ends as soon as one is late: whoever is left then ends never."""
     table = _Table(seconds, gpus, workers, deadline_s)
     table.run(by_laxity=by_laxity, stop_late=True)
-    return Run(ends_s=table.ends, held_s=seconds, now=table.first)
+    return Run(ends_s=table.ends, held_s=seconds, now=table.first, pieces=tuple(table.pieces))
 
 
 class _Table:
@@ -121,6 +127,7 @@ class _Table:
         self.ends = np.zeros(len(self.left))
         self.first = np.zeros_like(seconds)
         self.now = 0.0
+        self.pieces: list[Piece] = []
         everything = sum(map(sum, self.left))
         self.quantum = everything / (200.0 * max(len(self.left), 1)) or 1.0
 
@@ -148,6 +155,7 @@ class _Table:
             if by_laxity:  # who waits may not wait for ever
                 waits = [lax[i] for i in alive if i not in runs and 0 < lax[i] < np.inf]
                 span = min([span, *(max(x, self.quantum) for x in waits)])
+            self.pieces.append((self.now, span, runs))
             self.now += span
             for i, j in runs.items():
                 self.left[i][j] -= span
@@ -310,4 +318,4 @@ def realised(found: Timed, waits: F, problem: ClusterProblem) -> Run:
         if table.now < edge and k + 1 < len(found.edges):
             table.now = edge
     table.run()
-    return Run(ends_s=table.ends, held_s=whole, now=table.first)
+    return Run(ends_s=table.ends, held_s=whole, now=table.first, pieces=tuple(table.pieces))

@@ -93,7 +93,7 @@ def deadlines(specs: Sequence[JobSpec]) -> F | None:
     return np.array([np.inf if d is None else d for d in found])
 
 
-def gangs(columns: Columns) -> list[int]:
+def steps_of(columns: Columns) -> list[int]:
     """Of every pool (a column each) the largest number of GPUs that divides all its jobs': what is above a
     multiple of it serves nobody, and nothing less than it is one more."""
     every = [column[~np.isnan(column)].astype(np.int64).tolist() for column in columns.gpus.T]
@@ -120,9 +120,10 @@ def cluster_problem(
     known = ~np.isnan(price)
     typical = np.where(known, price, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     price = np.where(known, price, 1.0)  # where it cannot run: nobody buys that, but idling there is not free
+    whole = [p.gpus // step * step for p, step in zip(menu.pools, steps_of(columns), strict=True)]
     return ClusterProblem(
         worker_types=tuple(p.name for p in menu.pools),
-        workers=np.array([p.gpus // g * g for p, g in zip(menu.pools, gangs(columns), strict=True)], float),
+        workers=np.array(whole, dtype=np.float64),
         throughput=np.nan_to_num(steps[:, None] / (hours * HOUR_S)),
         gpus=gpus,
         weight=np.ones(len(specs)),

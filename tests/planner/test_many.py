@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import replace
 from typing import Any
@@ -24,7 +25,6 @@ from arylcloud.core.job import (
     Work,
 )
 from arylcloud.core.offer import Market
-from arylcloud.planner import timetable
 from arylcloud.planner.answers import Bought, buy
 from arylcloud.planner.cluster import ClusterProblem
 from arylcloud.planner.many import plan_many
@@ -280,34 +280,40 @@ def gangs(draw: st.DrawFn) -> ClusterProblem:
 @settings(max_examples=60, deadline=None)
 def test_what_is_promised_is_run_by_whole_gangs(problem: ClusterProblem) -> None:
     """Every moment of the timetable, from outside: no GPU twice, no job in two pools, all done in time."""
-    pieces: list[tuple[float, dict[int, int]]] = []
-    place = timetable._Table._placed
-
-    def watched(self: Any, order: list[int], lax: dict[int, float]) -> dict[int, int]:
-        runs = place(self, order, lax)
-        if pieces and self.now < pieces[-1][0]:
-            pieces.clear()  # another attempt
-        pieces.append((self.now, dict(runs)))
-        return runs
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timetable._Table, "_placed", watched)
-        found = buy(policy("min_cost"), problem, np.random.default_rng(0))
+    found = buy(policy("min_cost"), problem, np.random.default_rng(0))
     if not isinstance(found, Bought):
         assert found.max() > 0
         return
     assert problem.deadline_s is not None
-    end = float(found.run.ends_s.max())
-    done = np.zeros(len(problem))
-    for (start, runs), (stop, _) in zip(pieces, [*pieces[1:], (end, {})], strict=True):
+    done, now = np.zeros(len(problem)), 0.0
+    for start, seconds, runs in found.run.pieces:
+        assert start >= now * (1 - 1e-12)
+        now = start + seconds
         used = np.zeros(2)
         for i, j in runs.items():
             used[j] += problem.gpus[i]
-            if start < problem.deadline_s[i] * (1 - 1e-9):
-                done[i] += problem.throughput[i, j] * (min(stop, found.run.ends_s[i]) - start)
+            in_time = min(now, problem.deadline_s[i]) - start
+            done[i] += problem.throughput[i, j] * max(in_time, 0.0)
+            assert now <= found.run.ends_s[i] * (1 + 1e-9) + 1e-6
         assert (used <= problem.workers).all()
     assert (done >= problem.steps_left * (1 - 1e-5)).all()
     assert (found.run.ends_s <= problem.deadline_s * (1 + 1e-6)).all()
+    assert found.bound is not None
+    assert found.bound <= found.usd * (1 + 1e-6)
+
+
+def test_gangs_that_do_not_fit_side_by_side_are_planned_exactly() -> None:
+    """8 GPUs of each type. Gangs of 8 for 4 h (slow) or 2 h (fast), one GPU for 4 h on the slow alone, all
+    within 4 h: the small one shuts the slow type to gangs, so that both go to the fast: 2 × 8 × 2 h × $3 and
+    4 h × $1 = $100. A program that adds up GPUs would let a gang run beside it, for less."""
+    specs = [job(n, {FAST: 2.0, SLOW: 4.0}, gpus=8, deadline_h=4.0 * band()) for n in "ab"]
+    small = job("s", {SLOW: 4.0}, deadline_h=4.0 * band())
+    found = planned([*specs, small], {FAST: 8, SLOW: 8}, PRICES)
+    assert found.totals.usd.mean == pytest.approx(100.0, rel=1e-5)
+    assert found.bound == pytest.approx(100.0, rel=1e-5)
+    assert [{s.offer for s in row.reserved} for row in found.jobs] == [{FAST}, {FAST}, {SLOW}]
+    spans = sorted((s.from_h, s.until_h) for row in found.jobs[:2] for s in row.reserved)
+    assert all(a[1] <= b[0] + 1e-9 for a, b in itertools.pairwise(spans))
 
 
 def crowded(deadlines: list[float]) -> ClusterProblem:
