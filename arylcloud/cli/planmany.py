@@ -110,8 +110,6 @@ def _offers(specs: Sequence[JobSpec], home: Folders) -> OfferTable:
 
 def _numbers(text: str, flag: str, example: str) -> dict[str, float]:
     """Canonical GPU → number > 0 of ``a100=32,v100=64``."""
-    import math
-
     from arylcloud.core import gpus
 
     found: dict[str, float] = {}
@@ -128,8 +126,8 @@ def _numbers(text: str, flag: str, example: str) -> dict[str, float]:
             raise UsageError(
                 f"{flag}: {name.strip()}: {value.strip()!r} is no number", hint=f"{flag} {example}"
             ) from error
-        if not (math.isfinite(found[gpu]) and found[gpu] > 0):
-            raise UsageError(f"{flag}: {part!r} must be above 0", hint=f"{flag} {example}")
+        if not 0 < found[gpu] <= 1e9:
+            raise UsageError(f"{flag}: {part!r} must be above 0 and at most 1e9", hint=f"{flag} {example}")
     if not found:
         raise UsageError(f"{flag} is empty", hint=f"{flag} {example}")
     return found

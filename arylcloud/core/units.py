@@ -202,8 +202,12 @@ def say_usd(usd: float) -> str:
     return "< $0.01" if 0 < usd < 0.005 else f"${usd:,.2f}"
 
 
+MOST = 1e18
+"""Of anything: tokens of a training, seconds, dollars. What is more is a slip, and no sum with it is right."""
+
+
 def _positive(number: float, value: object, what: str) -> float:
-    if not math.isfinite(number):
+    if not number <= MOST:
         raise UsageError(f"{what}: {value} is too large")
     if number <= 0:
         raise UsageError(f"{what}: {value} is not more than zero", hint="leave it out for no limit")

@@ -10,6 +10,9 @@ import numpy as np
 from arylcloud.core.errors import UsageError
 from arylcloud.planner.cluster import F, I
 
+MOST = 1e15
+"""No number of a problem is larger (nor, but for 0, its reciprocal smaller): beyond it doubles lose the steps
+that a job has left, or what a solver adds up."""
 HINT: Final = "docs/problem-file.md describes the format"
 GAVEL_TYPES: Final = ("k80", "p100", "v100")
 """The order of lists where the document names none and there are three types."""
@@ -60,6 +63,8 @@ class Reader:
         except OverflowError:
             found = math.inf
         low = (least is not None and found < least) or (above is not None and found <= above)
+        if abs(found) > MOST or 0 < abs(found) < 1 / MOST:
+            raise bad(place, f"{wanted} of a size between {1 / MOST:g} and {MOST:g}", value)
         if not math.isfinite(found) or low or (whole and not found.is_integer()):
             raise bad(place, wanted, value)
         return found

@@ -214,3 +214,26 @@ def test_the_answer_is_a_document() -> None:
     assert [row[0] for row in rows[:3]] == [[0], [1], [2]]
     assert len(rows) > 3
     np.testing.assert_allclose(document["throughputs"], job_rates(problem, found))
+
+
+@pytest.mark.parametrize("size", [1e16, 1e300, 1e308, 1e-300])
+@pytest.mark.parametrize("key", ["num_steps_remaining", "time_since_start", "weight"])
+def test_numbers_that_no_solver_can_add_up_are_refused(key: str, size: float) -> None:
+    document = {
+        "num_workers": [1],
+        "costs": [1.0],
+        "worker_type_order": ["v100"],
+        "jobs": [
+            {
+                "job_type": "a",
+                "scale_factor": 1,
+                "weight": 1,
+                "num_steps_remaining": 10,
+                "time_since_start": 0,
+                key: size,
+            }
+        ],
+        "throughputs": [[1.0]],
+    }
+    with pytest.raises(UsageError, match="of a size between"):
+        parse_problem(document)

@@ -163,14 +163,18 @@ def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str
             raise UsageError(f"{path} is not a CSV file: {error}") from error
 
 
+MOST = 1e12
+"""Seconds, steps, steps/s: 30,000 years, and more than any training does."""
+
+
 def number(text: str | None, where: str, name: str, *, least: float = 0.0) -> float:
     """A finite number ≥ ``least``; UsageError otherwise."""
     try:
         value = float(text or "")
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value >= least):
-        raise UsageError(f"{where}: {name} is {text!r}, not a number of at least {least:g}")
+    if not least <= value <= MOST:
+        raise UsageError(f"{where}: {name} is {text!r}, not a number from {least:g} to {MOST:g}")
     return value
 
 
