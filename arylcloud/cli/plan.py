@@ -22,7 +22,7 @@ def plan(
     *,
     job: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="JOB…", help="Job file (ours or SkyPilot's); several are placed together."),
+        typer.Argument(metavar="JOB", help="Job file (ours or SkyPilot's); several are placed together."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the plan here; `launch` takes it.")
