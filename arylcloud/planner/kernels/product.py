@@ -11,10 +11,11 @@ holds a program per row: the same classes with other n (what leaving one job out
 there and does nothing.
 
 Primal–dual interior point with Mehrotra's corrector; ``β_c·rate_c = 1`` is an equation of its own, as steps
-in which β were 1/rate would double a small rate at most. Only the m prices couple the classes: a class's block is
-m × m, a diagonal and two rank-one terms (time; the curvature of the logarithm), and a step is O(classes·m³)
-for each program. Iterates are feasible but for rounding, which is mended; with β_c = 1/rate_c any λ ≥ 0
-bounds every solution from above, ``log r ≤ log r_c + β_c·(r − r_c)``, so that no optimum is better than by
+in which β were 1/rate would double a small rate at most. Only the m prices couple the classes: a class's
+block is m × m, a diagonal and two rank-one terms (time; the curvature of the logarithm), and a step is
+O(classes·m³) for each program. Iterates are feasible but for rounding, which is mended; with β_c = 1/rate_c
+any λ ≥ 0 bounds every solution from above, ``log r ≤ log r_c + β_c·(r − r_c)``, and no optimum is better by
+more than
 
     λ·W + Σ_c n_c·(max(0, max_j β_c·rate_jc − gpus_c·λ_j) − 1)
 
