@@ -1,5 +1,6 @@
 """CPU seconds of ``arylcloud plan``: whole process on the bundled and on a synthetic 200,000-offer
-catalogue, and the ranking kernel alone. Run: ``python benchmarks/bench_plan.py [--json] [--check]``.
+catalogue, and the ranking kernel alone. Run: ``python benchmarks/bench_plan.py [--json] [--check]``;
+with ``--growth`` the kernel over 10² … 10⁶ offers.
 
 CPU seconds (user + system, children) are the best of several runs: other load makes them larger, never
 smaller. Bytecode is written first, as any installation does. Budgets: docs/performance.md. Figures are
@@ -117,7 +118,29 @@ def kernel_ms(table: OfferTable, spec: JobSpec, runs: int) -> float:
     return best * 1000
 
 
+GROWTH = (100, 1_000, 10_000, 100_000, 200_000, 1_000_000)
+
+
+def growth() -> dict[int, float]:
+    """Offers → milliseconds of the kernel."""
+    return {rows: kernel_ms(synthetic(rows), any_gpu_job(), 10 if rows > 200_000 else 40) for rows in GROWTH}
+
+
+def exponent(measured: dict[int, float], least: int) -> float:
+    """Slope of log(time) over log(offers) by least squares, from ``least`` offers on."""
+    rows = [n for n in measured if n >= least]
+    return float(np.polyfit(np.log(rows), np.log([measured[n] for n in rows]), 1)[0])
+
+
 def main() -> int:
+    if "--growth" in sys.argv:
+        measured = growth()
+        print(f"{datetime.now(UTC).isoformat(timespec='seconds')}, load {os.getloadavg()[0]:.1f}")
+        for rows, ms in measured.items():
+            print(f"{rows:>9,} offers {ms:9.2f} ms  {1e6 * ms / rows:9.1f} ns/offer")
+        for least in (100, 10_000, 100_000):
+            print(f"exponent from {least:,} offers on: {exponent(measured, least):.2f}")
+        return 0
     runs = 10
     figures = {"bundled_s": process_s(None, runs)}
     table = synthetic(200_000)
