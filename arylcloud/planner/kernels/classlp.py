@@ -10,9 +10,8 @@ A *part* ``a`` is a set of jobs of one class; n_a members, R_a, ``need_a``, ``sl
 x_aj units of time (job × fraction) alone on type j, y_abj beside part b: a pair holds its GPUs once.
 
 Pairs are columns made on demand (:func:`~.classparts.price`). When a part is cut, the program is not solved
-afresh: the pieces inherit the part's prices, which stay dual feasible, through a basis in which each new
-piece repeats two independent columns of the part; the dual simplex method repairs what is left (a few dozen
-steps).
+afresh: the pieces inherit the part's prices through a basis (:mod:`~.classbasis`), and the dual simplex
+method repairs what is left (a few dozen steps).
 
 Needs that cannot be met with the columns at hand are a program of their own first, max u ≤ 1, with the same
 search for pairs. HiGHS solves; its status is checked, and :attr:`ClassLP.bound` is computed from repaired
@@ -28,11 +27,13 @@ import numpy as np
 from arylcloud.core.errors import ArylError, InfeasibleError
 from arylcloud.planner.cluster import F, I
 from arylcloud.planner.kernels import highs
+from arylcloud.planner.kernels.classbasis import Basis, inherited
 from arylcloud.planner.kernels.classparts import Kinds, Pairs, Parts, price
 
 NEAR = 1e-7
-"""Columns whose reduced cost is within this of 0 are kept when a part is cut."""
+"""Pairs whose reduced cost is within this of 0 are kept when a part is cut."""
 MOST_NEW = 400
+"""Pairs that are added at a time."""
 
 
 class ClassLP:
@@ -45,10 +46,9 @@ class ClassLP:
         pairs: Pairs,
         *,
         reach: float,
-        basis: tuple[I, I] | None = None,
+        basis: Basis | None = None,
     ) -> None:
-        """``reach``: about as large as t can be, its unit. ``basis``: statuses of the columns (u, t, alone,
-        pairs) and of the rows (rates, times, types); 1 = basic."""
+        """``reach``: about as large as t can be, its unit. ``basis``: where to start."""
         self.kinds, self.parts, self.pairs = kinds, parts, pairs
         self._kind = kinds.kind[parts.of] if len(kinds.beside) else parts.of
         self._rate = kinds.rate[parts.of]
@@ -64,7 +64,7 @@ class ClassLP:
         assert self.kinds.worth is not None
         return float((self._rate * self.kinds.worth * self.parts.size[:, None]).max(initial=0.0))
 
-    def _open(self, asked: F, basis: tuple[I, I] | None) -> None:
+    def _open(self, asked: F, basis: Basis | None) -> None:
         import highspy
         from highspy._core import _Highs
 
@@ -119,10 +119,10 @@ class ClassLP:
         if basis is not None:
             status = highspy.HighsBasisStatus
             start = highspy.HighsBasis()
-            start.col_status = [status.kBasic if b == 1 else status.kLower for b in basis[0].tolist()]
+            start.col_status = [status.kBasic if b else status.kLower for b in basis.columns.tolist()]
             start.row_status = [
-                status.kBasic if b == 1 else (status.kLower if i < s else status.kUpper)
-                for i, b in enumerate(basis[1].tolist())
+                status.kBasic if b else (status.kLower if i < s else status.kUpper)
+                for i, b in enumerate(basis.rows.tolist())
             ]
             start.valid, start.alien = True, False
             self._solver.setBasis(start)
@@ -299,102 +299,30 @@ class ClassLP:
             np.concatenate([kind, m + 2 * on, m + 2 * on + 1]),
         )
 
-    def basis(self) -> tuple[I, I]:
-        found = self._solver.getBasis()
-        return (
-            np.array([int(b) for b in found.col_status], dtype=np.int64),
-            np.array([int(b) for b in found.row_status], dtype=np.int64),
-        )
-
     def cut(self, parts: Parts, parent: I, *, reach: float) -> ClassLP:
         """The program of ``parts``, pieces of this one's: piece p comes of part ``parent[p]`` (sorted)."""
         s, m = self._rate.shape
-        pieces = len(parent)
-        columns, rows = self.basis()
-        many = np.bincount(parent, minlength=s)
-        heir = np.append(0, np.cumsum(many)[:-1])
-        basic = columns[2 + s * m :] == 1
-        kept = np.flatnonzero(basic | (self._reduced[2 + s * m :] > -NEAR))
-        old, basic = self.pairs.at(kept), basic[kept]
-        # every combination of the pieces of both sides
-        wide = many[old.second]
-        each = many[old.first] * wide
-        source = np.repeat(np.arange(len(old)), each)
-        place = np.arange(len(source)) - np.repeat(np.cumsum(each) - each, each)
-        first = heir[old.first[source]] + place // wide[source]
-        second = heir[old.second[source]] + place % wide[source]
-        kind = old.type[source]
-        status = (first == heir[first_parent := old.first[source]]) & (second == heir[old.second[source]])
-        own = first_parent == old.second[source]
-        status = np.where(status & basic[source], 1, 0)
-        gone = own & ((first > second) | ((first == second) & (parts.size[first] < 2)))
-
-        alone = np.zeros((pieces, m), dtype=np.int64)
-        alone[heir] = columns[2 : 2 + s * m].reshape(s, m) == 1
-        of_rate, of_time = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
-        of_rate[heir], of_time[heir] = rows[:s] == 1, rows[s : 2 * s] == 1
-        key = (first * pieces + second) * m + kind
-        order = np.argsort(key)
-        sorted_key = key[order]
+        found = self._solver.getBasis()
+        columns = np.array([int(b) for b in found.col_status], dtype=np.int64) == 1
+        rows = np.array([int(b) for b in found.row_status], dtype=np.int64) == 1
+        kept = np.flatnonzero(columns[2 + s * m :] | (self._reduced[2 + s * m :] > -NEAR))
+        old = self.pairs.at(kept)
         one, two = self._beside(old) if len(old) else (np.zeros(0), np.zeros(0))
-        touching: dict[int, list[tuple[float, int]]] = {}
-        for q in np.flatnonzero(basic).tolist():
-            a, b = int(old.first[q]), int(old.second[q])
-            if many[a] > 1:
-                touching.setdefault(a, []).append((float(one[q]), q))
-            if many[b] > 1 and a != b:
-                touching.setdefault(b, []).append((float(two[q]), q))
-        is_heir = np.zeros(pieces, dtype=bool)
-        is_heir[heir] = True
-        for piece in np.flatnonzero(~is_heir).tolist():
-            part = int(parent[piece])
-            choice = self._independent(part, rows, columns[2 + part * m : 2 + part * m + m], touching)
-            if choice is None:
-                of_rate[piece] = of_time[piece] = 1
-                continue
-            for what, which in choice:
-                if what == "time":
-                    of_time[piece] = 1
-                elif what == "rate":
-                    of_rate[piece] = 1
-                elif what == "alone":
-                    alone[piece, which] = 1
-                else:
-                    a, b = int(old.first[which]), int(old.second[which])
-                    x, y = (piece, int(heir[b])) if a == part else (int(heir[a]), piece)
-                    if a == b == part:
-                        x, y = min(x, y), max(x, y)
-                    at = np.searchsorted(sorted_key, (x * pieces + y) * m + old.type[which])
-                    status[order[at]] = 1
-        held = np.flatnonzero(~gone)
-        first, second, status = first[held], second[held], status[held]
-        pairs = Pairs(first=np.minimum(first, second), second=np.maximum(first, second), type=kind[held])
-        start = (
-            np.concatenate([columns[:2], alone.ravel(), status]),
-            np.concatenate([of_rate, of_time, rows[2 * s :]]),
+        scale = self.kinds.scale[self.parts.of]
+        basis = Basis(
+            own=columns[:2],
+            alone=columns[2 : 2 + s * m].reshape(s, m),
+            pairs=columns[2 + s * m :][kept],
+            rate=rows[:s],
+            time=rows[s : 2 * s],
+            types=rows[2 * s :],
         )
-        square = int((start[0] == 1).sum() + (start[1] == 1).sum()) == 2 * pieces + m
-        return ClassLP(self.kinds, parts, pairs, reach=reach, basis=start if square else None)
-
-    def _independent(
-        self, part: int, rows: I, alone: I, touching: dict[int, list[tuple[float, int]]]
-    ) -> tuple[tuple[str, int], tuple[str, int]] | None:
-        """Two basic columns of the part whose (rate, time) entries are independent."""
-        s = len(self._kind)
-        scale = float(self.kinds.scale[self.parts.of[part]])
-        candidates: list[tuple[str, int, float, float]] = []
-        if rows[s + part] == 1:
-            candidates.append(("time", 0, 0.0, 1.0))
-        if rows[part] == 1:
-            candidates.append(("rate", 0, 1.0, 0.0))
-        candidates += [
-            ("alone", j, float(self._rate[part, j]) / scale, 1.0) for j in np.flatnonzero(alone == 1).tolist()
-        ]
-        candidates += [("pair", q, rate / scale, 1.0) for rate, q in touching.get(part, [])]
-        best, found = 1e-9, None
-        for i, x in enumerate(candidates):
-            for y in candidates[:i]:
-                size = abs(x[2] * y[3] - x[3] * y[2])
-                if size > best:
-                    best, found = size, ((x[0], x[1]), (y[0], y[1]))
-        return found
+        pairs, start = inherited(
+            basis,
+            old,
+            alone=self._rate / scale[:, None],
+            beside=(one / scale[old.first], two / scale[old.second]),
+            parent=parent,
+            size=parts.size,
+        )
+        return ClassLP(self.kinds, parts, pairs, reach=reach, basis=start)
