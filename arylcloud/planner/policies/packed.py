@@ -7,12 +7,14 @@ A problem without ``sharing`` is solved without pairs. Reference: Narayanan et a
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from arylcloud.core.errors import ArylError
 from arylcloud.planner.cluster import Allocation, ClusterProblem, F, job_rates
 from arylcloud.planner.kernels.classes import Shared, classes, solve
-from arylcloud.planner.policies.perjob import at_best, can_run, unplaceable
+from arylcloud.planner.policies.perjob import at_best, can_run, own_ease, unplaceable
 
 CERTIFIED = 1e-5
 """Relative: an answer further from its bound than this is no answer."""
@@ -43,13 +45,13 @@ def max_common_packed(
     bound = np.inf
     if not runs.any():
         return Allocation(shares=np.zeros((n, m)), unplaceable=lost), np.full(n, np.inf), bound
-    everyone = at_best_alone(problem)
+    everyone, spare = at_best_alone(problem), own_ease(problem.throughput)
     if everyone is not None:
-        found = Allocation(shares=everyone, worker_value=np.zeros(m), unplaceable=lost)
+        found = Allocation(shares=everyone, worker_value=np.zeros(m), unplaceable=lost, spare=spare)
     else:
         shared = solve(classes(problem, pairs=True), slope=np.where(runs, slope, 0.0), fade=fade, what=what)
         bound = shared.bound
-        found = allocation(problem, shared)
+        found = replace(allocation(problem, shared), spare=spare)
     rates = job_rates(problem, found)
     ask = slope if fade is None else slope + fade * rates
     with np.errstate(divide="ignore", invalid="ignore"):

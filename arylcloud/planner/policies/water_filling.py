@@ -26,7 +26,7 @@ from arylcloud.planner.cluster import Allocation, ClusterProblem, F, I, job_rate
 from arylcloud.planner.kernels.classes import classes
 from arylcloud.planner.kernels.rising import Path, rise
 from arylcloud.planner.policies.packed import allocation
-from arylcloud.planner.policies.perjob import can_run, unplaceable
+from arylcloud.planner.policies.perjob import can_run, own_ease, unplaceable
 
 
 def perf(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
@@ -66,7 +66,8 @@ def _filled(problem: ClusterProblem, *, pairs: bool) -> Allocation:
     answer = allocation(problem, found.shared)
     level = problem.gpus / (problem.weight * mix) * job_rates(problem, answer)
     vector = np.sort(level[runs])
-    return replace(answer, objective=tuple(vector.tolist()), worker_value=None)
+    spare = own_ease(problem.throughput)
+    return replace(answer, objective=tuple(vector.tolist()), worker_value=None, spare=spare)
 
 
 def _entities(problem: ClusterProblem) -> list[tuple[I, float, str]] | None:
