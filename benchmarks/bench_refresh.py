@@ -90,7 +90,9 @@ def main() -> int:
     server.stdin.close()
     server.wait()
     first, second = (min(found, key=lambda one: one["cpu_s"]) for found in (firsts, seconds))
-    print(f"price rows behind the three APIs   {served['held_rows']:,}, {served['throttled']} calls throttled")
+    print(
+        f"price rows behind the three APIs   {served['held_rows']:,}, {served['throttled']} calls throttled"
+    )
     for name, one in (("first refresh", first), ("second, an hour later", second)):
         print(
             f"{name:34} {one['cpu_s']:.2f} CPU s, {one['mb']:.0f} MB, {one['bytes'] / 1e6:.2f} MB received, "

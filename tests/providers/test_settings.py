@@ -31,7 +31,7 @@ def test_no_file_and_no_table_are_no_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["[gcp", "gcp = 1", "[gcp]\nzones = ['a']\n", "[gcp.deeper]\nkey = 1\n"])
 def test_a_file_that_does_not_hold_is_one_clear_line(tmp_path: Path, text: str) -> None:
-    with pytest.raises(UsageError, match="config.toml"):
+    with pytest.raises(UsageError, match=r"config\.toml"):
         settings_for("gcp", {}, write(tmp_path, text))
 
 
