@@ -203,7 +203,7 @@ def say_usd(usd: float) -> str:
 
 
 MOST = 1e18
-"""Of anything: tokens of a training, seconds, dollars. What is more is a slip, and no sum with it is right."""
+"""Of anything: tokens of a training, seconds, dollars. What is more is a slip; no sum with it is right."""
 
 
 def _positive(number: float, value: object, what: str) -> float:
