@@ -2,7 +2,8 @@
 Run: ``python benchmarks/bench_elastic.py [--json] [--check]``.
 
 Process CPU seconds, model building included, one thread (no kernel here calls BLAS on anything large): median
-and worst of several instances, each the best of three runs. Budgets: docs/performance.md. ``--check`` exits 1 where one is over budget.
+and worst of several instances, each the best of three runs. Budgets: docs/performance.md.
+``--check`` exits 1 where one is over budget.
 """
 
 from __future__ import annotations
