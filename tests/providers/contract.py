@@ -6,6 +6,7 @@ how a cloud is made; all figures are held against each other, none against the w
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -342,7 +343,9 @@ class ProviderContract:
         spec = cloud.spec()
         first = adapter.create(spec)
         assert cloud.connect().create(spec).instance_id == first.instance_id
-        assert cloud.connect().create(replace(spec, user_data="true\n")).instance_id == first.instance_id
+        with contextlib.suppress(OtherCloudError):  # it may say that it does not know, and makes no second
+            again = cloud.connect().create(replace(spec, user_data="true\n"))
+            assert again.instance_id == first.instance_id
         wait_for(lambda: of(adapter, first.instance_id), "the machine in the list")
         assert len(adapter.list_machines(journal_id=None)) == 1
 

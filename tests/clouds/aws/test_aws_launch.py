@@ -95,7 +95,9 @@ def test_digits_train_on_aws(booting: AwsEmulator, rich: Account, tmp_path: Path
     assert cost == pytest.approx(rich.bill()[life.instance_id], abs=0.0005)
     swept = arylcloud(home, "gc", "--json")
     assert swept.returncode == 0, swept.stderr
-    assert [one["removed"] for one in json.loads(swept.stdout)["resources"]] == [True]
+    resources = json.loads(swept.stdout)["resources"]  # the account may hold other tests' groups, too
+    (removed,) = [one for one in resources if one["removed"]]
+    assert [one for one in resources if one["owner"] == removed["owner"]] == [removed]
     assert infrastructure.create(tmp_path, {}).resources(journal_id=None) == ()
 
 
