@@ -98,7 +98,7 @@ def test_digits_train_on_aws(booting: AwsEmulator, rich: Account, tmp_path: Path
     resources = json.loads(swept.stdout)["resources"]  # the account may hold other tests' groups, too
     (removed,) = [one for one in resources if one["removed"]]
     assert [one for one in resources if one["owner"] == removed["owner"]] == [removed]
-    assert infrastructure.create(tmp_path, {}).resources(journal_id=None) == ()
+    assert infrastructure.create(tmp_path, {}).resources(journal_id=removed["owner"]) == ()
 
 
 def test_a_notice_on_the_way(booting: AwsEmulator, rich: Account, tmp_path: Path) -> None:
