@@ -351,7 +351,7 @@ def test_its_cloud_hears_of_every_renewal_and_of_the_time_that_saving_takes(
     job: Job, metadata: Metadata
 ) -> None:
     job.submit(spec("trap '' TERM; echo deaf; while :; do sleep 0.05; done", unattended_s=60.0, grace_s=4.0))
-    begun_s = time.time()
+    begun_s = time.time() - 0.1  # the store's times are those of its files, which are coarse
 
     def heard(left_s: float | None = None) -> None:
         beat = LauncherBeat(launcher_id="x", host="h", pid=1, at_s=time.time(), hard_left_s=left_s)
@@ -362,7 +362,7 @@ def test_its_cloud_hears_of_every_renewal_and_of_the_time_that_saving_takes(
     job.open_epoch("lease-a")
     wait_for(lambda: (metadata.until_s or 0.0) >= begun_s + 60.0)
     wait_for(lambda: "deaf" in job.log("e000001-r00"))
-    end_s = time.time() + 5.0 - 0.1  # the store's times are those of its files, which are coarse
+    end_s = time.time() + 5.0 - 0.1
     heard(5.0)  # nearer again; the agent looks every two seconds
     wait_for(lambda: end_s <= (metadata.until_s or 0.0) < begun_s + 60.0)
     end_s = metadata.until_s or 0.0
