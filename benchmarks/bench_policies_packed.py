@@ -19,18 +19,16 @@ import json
 import math
 import os
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-from bench_policies import ONE_THREAD, exponent
+from bench_policies import ONE_THREAD, exponent, timed
 from policy_chart import chart
 from policy_instances import TYPES, USD_PER_HOUR
 
-from arylcloud.planner.cluster import Allocation, ClusterProblem, Sharing, violation
+from arylcloud.planner.cluster import ClusterProblem, Sharing, violation
 from arylcloud.planner.policies.registry import POLICIES
 
 SIZES = (32, 128, 512, 2048, 8192, 32_768, 100_000)
@@ -100,15 +98,6 @@ def instance(case: Case, n: int, alone: np.ndarray, beside: np.ndarray) -> Clust
         return problem
     due = rng.uniform(3.0, 10.0, n) * problem.steps_left / rate[:, 2]
     return replace(problem, deadline_s=np.where(rng.random(n) < 1 / 3, due, np.inf))
-
-
-def timed(work: Callable[[], Allocation], runs: int) -> tuple[float, Allocation]:
-    best = math.inf
-    for _ in range(runs):
-        start = time.process_time()
-        found = work()
-        best = min(best, time.process_time() - start)
-    return best, found
 
 
 def measured(case: Case, problem: ClusterProblem, runs: int) -> float:

@@ -80,7 +80,11 @@ def run_shares(
     if not policy.deadlines:
         first.clear()
     quick = replay(expected, decide)
-    told = first[0]
+    return _answer(quick, slow, first[0])
+
+
+def _answer(quick: Run, slow: Run, told: Allocation | Choice) -> Answer:
+    """``told``: what the policy said at the beginning; its objective is a number here, or None."""
     return Answer(
         expected=quick,
         pessimistic=slow,
@@ -263,14 +267,7 @@ def run_choices(
     if not policy.deadlines:
         first.clear()
     quick = _replay_choices(expected, decide)
-    told = first[0]
-    return Answer(
-        expected=quick,
-        pessimistic=slow,
-        objective=told.objective,
-        bound=told.bound,
-        worker_value=told.worker_value,
-    )
+    return _answer(quick, slow, first[0])
 
 
 def settled(

@@ -39,10 +39,7 @@ class Ages(Memory):
 def perf(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     """Objective and bound are ρ, smaller is better; ``worker_value`` in ρ per worker."""
     del rng
-    alone, memory = time_alone(problem)
-    rates = isolated_rates(problem)
-    with np.errstate(divide="ignore"):
-        denominator = alone + np.where(rates > 0, problem.steps_left / rates, np.inf)
+    denominator, memory = finish_alone(problem)
     found = max_common(
         problem,
         problem.throughput,
@@ -60,6 +57,15 @@ def perf(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
 def agnostic(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     """Blind to types, but for the reference type's rates."""
     return perf(replace(problem, throughput=of_reference_type(problem)), rng)
+
+
+def finish_alone(problem: ClusterProblem) -> tuple[F, Ages]:
+    """(ρ's denominator ``C_i + N_i/q_i`` in seconds, inf where a job cannot run; the memory for the next
+    call)."""
+    alone, memory = time_alone(problem)
+    rates = isolated_rates(problem)
+    with np.errstate(divide="ignore"):
+        return alone + np.where(rates > 0, problem.steps_left / rates, np.inf), memory
 
 
 def time_alone(problem: ClusterProblem) -> tuple[F, Ages]:

@@ -54,7 +54,7 @@ def per_dollar_slo(problem: ClusterProblem, rng: np.random.Generator) -> Allocat
     found = _with_deadlines(problem, rng)
     if isinstance(found, Allocation):
         return found
-    return replace(per_dollar(problem, rng), fallback=True, unmet=_hopeless(problem, _pace(problem)))
+    return replace(per_dollar(problem, rng), fallback=True, unmet=hopeless(problem, pace_of(problem)))
 
 
 def per_dollar_slo_strict(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
@@ -63,7 +63,7 @@ def per_dollar_slo_strict(problem: ClusterProblem, rng: np.random.Generator) -> 
     found = _with_deadlines(problem, rng, how_far=True)
     if isinstance(found, Allocation):
         return found
-    raise too_tight(problem, _hopeless(problem, _pace(problem)), found)
+    raise too_tight(problem, hopeless(problem, pace_of(problem)), found)
 
 
 def _prices(problem: ClusterProblem) -> F:
@@ -96,7 +96,7 @@ def _largest_sum(problem: ClusterProblem, worth: F) -> Allocation:
     return answer(found, np.ones(n, dtype=bool), unplaceable=lost, spare=ease)
 
 
-def _pace(problem: ClusterProblem) -> F:
+def pace_of(problem: ClusterProblem) -> F:
     """(n,) steps/s that a job must keep to end by its deadline; 0 = it has none; inf = it is past."""
     if problem.deadline_s is None:
         return np.zeros(len(problem))
@@ -109,7 +109,7 @@ def _with_deadlines(
     problem: ClusterProblem, rng: np.random.Generator, *, how_far: bool = False
 ) -> Allocation | float:
     """The allocation that keeps all deadlines, or the part of every pace that can be kept at most."""
-    pace = _pace(problem)
+    pace = pace_of(problem)
     if not (pace > 0).any():
         return per_dollar(problem, rng)
     if np.isinf(pace).any():
@@ -134,6 +134,6 @@ def _program(problem: ClusterProblem, pace: F) -> JobLP:
     )
 
 
-def _hopeless(problem: ClusterProblem, pace: F) -> I:
+def hopeless(problem: ClusterProblem, pace: F) -> I:
     """Jobs that would miss their deadline with the cluster to themselves."""
     return np.flatnonzero(most_alone(_program(problem, pace)) < pace * (1 - 1e-9))

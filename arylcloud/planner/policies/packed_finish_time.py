@@ -15,18 +15,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from arylcloud.planner.cluster import Allocation, ClusterProblem, isolated_rates
-from arylcloud.planner.policies.finish_time_fairness import time_alone
+from arylcloud.planner.cluster import Allocation, ClusterProblem
+from arylcloud.planner.policies.finish_time_fairness import finish_alone
 from arylcloud.planner.policies.packed import max_common_packed
 
 
 def packed(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     """Objective and bound are ρ, smaller is better; ``worker_value`` in ρ per worker."""
     del rng
-    alone, memory = time_alone(problem)
-    rates = isolated_rates(problem)
-    with np.errstate(divide="ignore"):
-        denominator = alone + np.where(rates > 0, problem.steps_left / rates, np.inf)
+    denominator, memory = finish_alone(problem)
     found, reached, bound = max_common_packed(
         problem,
         problem.steps_left / denominator,

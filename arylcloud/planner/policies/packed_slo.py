@@ -15,8 +15,9 @@ from dataclasses import replace
 import numpy as np
 
 from arylcloud.core.errors import InfeasibleError
-from arylcloud.planner.cluster import Allocation, ClusterProblem, F, I
+from arylcloud.planner.cluster import Allocation, ClusterProblem, F
 from arylcloud.planner.kernels.classes import Shared, classes, solve
+from arylcloud.planner.policies.max_sum_throughput import hopeless, pace_of
 from arylcloud.planner.policies.packed import allocation
 
 
@@ -27,7 +28,7 @@ def packed(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     paid = problem.usd_per_hour[problem.usd_per_hour > 0]
     prices = np.maximum(problem.usd_per_hour, 1e-6 * paid.min() if len(paid) else 1.0)
     jobs = classes(problem, pairs=True, worth=1.0 / prices)
-    pace = _pace(problem)
+    pace = pace_of(problem)
     what = "throughput per dollar with pairs"
     if np.isfinite(pace).all():
         try:
@@ -35,7 +36,7 @@ def packed(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
         except InfeasibleError:
             pass  # Gavel's rule: without deadlines then, and the answer says so
     found = _told(problem, solve(jobs, what=what), prices)
-    return replace(found, fallback=True, unmet=_hopeless(problem, pace))
+    return replace(found, fallback=True, unmet=hopeless(problem, pace))
 
 
 def _told(problem: ClusterProblem, shared: Shared, prices: F) -> Allocation:
@@ -45,29 +46,3 @@ def _told(problem: ClusterProblem, shared: Shared, prices: F) -> Allocation:
         together = problem.sharing.rate[a, b] + problem.sharing.rate[b, a]
         worth += float(((together * shared.pair_shares) / prices).sum())
     return replace(allocation(problem, shared), objective=worth, bound=shared.bound)
-
-
-def _pace(problem: ClusterProblem) -> F:
-    """(n,) steps/s that a job must keep to end by its deadline; 0 = it has none; inf = it is past."""
-    if problem.deadline_s is None:
-        return np.zeros(len(problem))
-    with np.errstate(divide="ignore"):
-        pace: F = np.where(problem.deadline_s > 0, problem.steps_left / problem.deadline_s, np.inf)
-    return pace
-
-
-def _hopeless(problem: ClusterProblem, pace: F) -> I:
-    """Jobs that even alone, on as many workers as they can use, would be too slow."""
-    most = np.minimum(1.0, problem.workers / problem.gpus[:, None])
-    alone = _best_mix(problem.throughput, most)
-    return np.flatnonzero(alone < pace * (1 - 1e-9))
-
-
-def _best_mix(rate: F, most: F) -> F:
-    """(n,) the rate of one unit of time spent on the fastest types first, at most ``most`` (n, m) on each."""
-    order = np.argsort(-rate, axis=1)
-    sorted_rate = np.take_along_axis(rate, order, axis=1)
-    upto = np.minimum(np.cumsum(np.take_along_axis(most, order, axis=1), axis=1), 1.0)
-    taken = np.diff(upto, axis=1, prepend=0.0)
-    best: F = (taken * sorted_rate).sum(axis=1)
-    return best

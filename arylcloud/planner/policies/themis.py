@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from arylcloud.planner.cluster import Allocation, ClusterProblem, isolated_rates
-from arylcloud.planner.policies.finish_time_fairness import time_alone
+from arylcloud.planner.cluster import Allocation, ClusterProblem
+from arylcloud.planner.policies.finish_time_fairness import finish_alone
 from arylcloud.planner.policies.inorder import fastest_free, full_speed
 
 
 def themis(problem: ClusterProblem, _rng: np.random.Generator) -> Allocation:
     """0/1 shares, (n, m). Equal ratios: the job that came first. Who fits nowhere is passed over."""
-    alone, memory = time_alone(problem)
+    isolated, memory = finish_alone(problem)
     with np.errstate(divide="ignore"):
         shared = problem.age_s + problem.steps_left / full_speed(problem)
-        isolated = alone + problem.steps_left / isolated_rates(problem)
     ratio = np.divide(shared, isolated, out=np.full(len(problem), -np.inf), where=isolated < np.inf)
     return Allocation(shares=fastest_free(problem, np.argsort(-ratio, kind="stable")), memory=memory)

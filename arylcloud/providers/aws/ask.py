@@ -16,12 +16,11 @@ from typing import Any, Final
 from arylcloud.core.errors import (
     AccessError,
     CloudError,
-    MissingExtraError,
     OtherCloudError,
     ThrottledError,
-    UsageError,
 )
 from arylcloud.core.live import Meter
+from arylcloud.providers.aws import session
 from arylcloud.providers.aws.errors import not_sent, translated
 from arylcloud.providers.patience import Passing, Patience, retry_after_s
 
@@ -136,24 +135,10 @@ class Aws:
         params["context"].setdefault("signing", {})["region"] = region
 
     def _make(self, service: str) -> Any:
-        try:
-            import botocore.exceptions
-            import botocore.session
-            from botocore.config import Config
-        except ImportError as error:
-            raise MissingExtraError(
-                "prices of AWS need boto3", hint="pip install 'arylcloud[aws]'"
-            ) from error
-        try:
-            if self._session is None:
-                self._session = botocore.session.Session(profile=self._profile)
-                factory = self._session.get_component("response_parser_factory")
-                factory.set_parser_defaults(timestamp_parser=str)
-            patience_is_ours = Config(retries={"total_max_attempts": 1}, max_pool_connections=16)
-            client = self._session.create_client(service, region_name=HOME, config=patience_is_ours)
-            client.meta.events.register(f"before-call.{service}", self._direct)
-            return client
-        except botocore.exceptions.ProfileNotFound as error:
-            raise UsageError(f"aws: {error}", hint="[aws] profile, or AWS_PROFILE") from error
-        except botocore.exceptions.BotoCoreError as error:
-            raise OtherCloudError(f"aws {service}: {error}") from error
+        if self._session is None:
+            self._session = session.session(self._profile, "prices of AWS need boto3")
+            factory = self._session.get_component("response_parser_factory")
+            factory.set_parser_defaults(timestamp_parser=str)
+        made = session.client(self._session, service, HOME)
+        made.meta.events.register(f"before-call.{service}", self._direct)
+        return made

@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
-from arylcloud.core.errors import MissingExtraError, OtherCloudError, ThrottledError, UsageError
+from arylcloud.core.errors import OtherCloudError, ThrottledError
 from arylcloud.core.live import Meter
+from arylcloud.providers.aws import session
 from arylcloud.providers.aws.errors import not_sent, translated
 from arylcloud.providers.patience import Passing, Patience
 
@@ -95,25 +96,6 @@ class Calls:
             return self._clients[key]
 
     def _make(self, service: str, region: str) -> Any:
-        try:
-            import botocore.exceptions
-            import botocore.session
-            from botocore.config import Config
-        except ImportError as error:
-            raise MissingExtraError(
-                "launching on AWS needs boto3", hint="pip install 'arylcloud[aws]'"
-            ) from error
-        try:
-            if self._session is None:
-                self._session = botocore.session.Session(profile=self._profile)
-            once = Config(
-                retries={"total_max_attempts": 1},
-                connect_timeout=10,
-                read_timeout=60,
-                max_pool_connections=16,
-            )
-            return self._session.create_client(service, region_name=region, config=once)
-        except botocore.exceptions.ProfileNotFound as error:
-            raise UsageError(f"aws: {error}", hint="[aws] profile, or AWS_PROFILE") from error
-        except botocore.exceptions.BotoCoreError as error:
-            raise OtherCloudError(f"aws {service} in {region}: {error}") from error
+        if self._session is None:
+            self._session = session.session(self._profile, "launching on AWS needs boto3")
+        return session.client(self._session, service, region, connect_timeout=10, read_timeout=60)

@@ -14,7 +14,7 @@ from arylcloud.simulation.cluster.generate import Recipe, generate
 from arylcloud.simulation.cluster.outcome import Outcome
 from arylcloud.simulation.cluster.simulate import Progress, Recorder, Settings, simulate
 from arylcloud.simulation.cluster.throughputs import Throughputs
-from arylcloud.simulation.cluster.workload import Jobs, bind
+from arylcloud.simulation.cluster.workload import Jobs, Workload, bind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,22 +58,16 @@ def replay(
     finite = jobs
     if isinstance(jobs, Recipe) and jobs.count is not None:
         finite = generate(jobs, jobs.count, table, types)
-    if isinstance(finite, Jobs):
-        source = bind(finite, table, types, shared=policy.packs)
-        return simulate(
-            source,
-            policy,
-            cluster.workers,
-            _prices(cluster),
-            _order(table, types),
-            settings,
-            window=window,
-            record=record,
-            progress=progress,
-        )
-    recipe = finite
+
+    def bound(some: Jobs) -> Workload:
+        return bind(some, table, types, shared=policy.packs)
+
+    def endless(n: int) -> Workload:
+        assert isinstance(finite, Recipe)
+        return bound(generate(finite, n, table, types))
+
     return simulate(
-        lambda n: bind(generate(recipe, n, table, types), table, types, shared=policy.packs),
+        bound(finite) if isinstance(finite, Jobs) else endless,
         policy,
         cluster.workers,
         _prices(cluster),
