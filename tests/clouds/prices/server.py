@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,7 +46,7 @@ class Faults:
     """Every answer is half a document."""
 
 
-class Emulator:
+class Emulator(ABC):
     """One cloud's price API on a port of this machine."""
 
     def __init__(self) -> None:
@@ -56,15 +57,17 @@ class Emulator:
         self._lock = threading.Lock()
         self._http: ThreadingHTTPServer | None = None
 
+    @abstractmethod
     def answer(self, request: Request) -> Response:
-        raise NotImplementedError
+        """As the cloud would, or with 503 where ``faults`` says so."""
 
+    @abstractmethod
     def throttle(self, request: Request) -> Response:
-        raise NotImplementedError
+        """The cloud's own way to refuse one call too many."""
 
+    @abstractmethod
     def held_rows(self) -> int:
         """Raw price rows behind the API, whether asked for or not."""
-        raise NotImplementedError
 
     @property
     def url(self) -> str:
