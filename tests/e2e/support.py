@@ -117,7 +117,7 @@ class Child:
             return False
         try:
             stat = Path(f"/proc/{self.pid}/stat").read_text()
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # the latter: it ended between open and read
             return False
         return stat.rpartition(")")[2].split()[0] not in "ZX"
 
@@ -353,7 +353,8 @@ class Home:
         """End the local cloud's daemon, which would go by itself when it has been idle for a while."""
         pid = self.daemon_pid()
         if pid is not None:
-            os.kill(pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # it has been idle and has gone by itself
+                os.kill(pid, signal.SIGTERM)
             wait_for(lambda: self.daemon_pid() is None, "the local cloud's end")
 
     def close(self) -> None:
