@@ -1,0 +1,195 @@
+"""What has been seen of machines whose cloud forgets them: GCE and Azure delete a machine, and all is gone.
+
+The port promises ended machines for ten minutes, with moment and cause, and that a token never makes a second
+machine. So an adapter writes down which machines it has seen, which ends it has asked for, and which ends it
+has found out: one line of JSON each, in one file of the home, shared by all its threads and processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from arylcloud.core.codec import decode, encode
+from arylcloud.core.errors import IntegrityError
+from arylcloud.core.ports import EndCause, Machine, MachineState
+
+log = logging.getLogger(__name__)
+SHOWN_S: Final = 3600.0
+"""An ended machine is listed for so long."""
+KEPT_S: Final = 7 * 86400.0
+"""Its token is remembered for so long, and longer while the file is small."""
+LARGE_BYTES: Final = 2_000_000
+
+
+class Sightings:
+    """``path`` None = for the life of this object only. A file that cannot be written is said once, and the
+    rest stays in memory: a machine that exists has to be seen all the same."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        self._read_to = 0
+        self._machines: dict[str, Machine] = {}
+        self._asked_s: dict[str, float] = {}
+        self._complained = False
+
+    # ------------------------------------------------------------ what is told
+
+    def saw(self, machine: Machine) -> None:
+        """It exists. Cheap for one that is known."""
+        with self._lock:
+            self._catch_up()
+            known = self._machines.get(machine.instance_id)
+            if known is None:
+                self._tell({"machine": encode(replace(machine, usd_per_hour=None))})
+            elif known.state is not MachineState.GONE:
+                self._machines[machine.instance_id] = machine
+
+    def asked_end(self, instance_id: str) -> None:
+        """We have asked for its end: what follows is of our own doing."""
+        with self._lock:
+            self._catch_up()
+            if instance_id in self._machines and instance_id not in self._asked_s:
+                self._tell({"asked": instance_id, "at_s": time.time()})
+
+    def end(self, instance_id: str, ended_s: float, cause: EndCause) -> Machine | None:
+        """It is no more. What was found out first stays; None for a machine that was never seen."""
+        with self._lock:
+            self._catch_up()
+            known = self._machines.get(instance_id)
+            if known is not None and known.state is not MachineState.GONE:
+                at_s = max(ended_s, known.launched_s)
+                self._tell({"ended": instance_id, "at_s": at_s, "cause": cause.value})
+            return self._machines.get(instance_id)
+
+    # ------------------------------------------------------------ what is known
+
+    def asked_s(self, instance_id: str) -> float | None:
+        """Wall seconds at which we asked for its end first."""
+        with self._lock:
+            self._catch_up()
+            return self._asked_s.get(instance_id)
+
+    def of_token(self, token: str) -> Machine | None:
+        with self._lock:
+            self._catch_up()
+            return next((m for m in self._machines.values() if m.token == token), None)
+
+    def live(self) -> list[Machine]:
+        """Those whose end is not known."""
+        with self._lock:
+            self._catch_up()
+            return [m for m in self._machines.values() if m.state is not MachineState.GONE]
+
+    def ended(self) -> list[Machine]:
+        """Those that ended within the hour."""
+        since_s = time.time() - SHOWN_S
+        with self._lock:
+            self._catch_up()
+            return [m for m in self._machines.values() if m.ended_s is not None and m.ended_s >= since_s]
+
+    # ------------------------------------------------------------ the file
+
+    def _apply(self, record: dict[str, Any]) -> None:
+        if "machine" in record:
+            machine = decode(Machine, record["machine"], where="machine")
+            self._machines.setdefault(machine.instance_id, machine)
+        elif "asked" in record:
+            self._asked_s.setdefault(str(record["asked"]), float(record["at_s"]))
+        elif "ended" in record:
+            known = self._machines.get(str(record["ended"]))
+            if known is not None and known.state is not MachineState.GONE:
+                self._machines[known.instance_id] = replace(
+                    known,
+                    state=MachineState.GONE,
+                    ended_s=float(record["at_s"]),
+                    end_cause=EndCause(record["cause"]),
+                )
+
+    def _tell(self, record: dict[str, Any]) -> None:
+        """Under the file's lock what others wrote comes first, so that the first word stays for all."""
+        try:
+            with self._file() as file:
+                if file is not None:
+                    self._read(file)
+                    file.write(_line(record))
+                    file.flush()
+                    self._read_to = file.tell()
+        except OSError as error:
+            if not self._complained:
+                self._complained = True
+                log.warning("%s cannot be written: %s", self._path, error.strerror or error)
+        self._apply(record)
+
+    def _catch_up(self) -> None:
+        """Read what other processes have written since."""
+        if self._path is None:
+            return
+        try:
+            size = self._path.stat().st_size
+        except OSError:
+            return
+        if size == self._read_to:
+            return
+        with contextlib.suppress(OSError), self._file() as file:
+            if file is not None:
+                first = self._read_to == 0
+                self._read(file)
+                if first and size > LARGE_BYTES:
+                    self._compact(file)
+
+    @contextlib.contextmanager
+    def _file(self) -> Iterator[BinaryIO | None]:
+        if self._path is None:
+            yield None
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._path.open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+
+    def _read(self, file: BinaryIO) -> None:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(self._read_to if self._read_to <= size else 0)  # shorter: somebody has tidied it up
+        for line in file.read().splitlines():
+            try:
+                self._apply(json.loads(line))
+            except (ValueError, KeyError, TypeError, AttributeError, IntegrityError) as error:
+                log.warning("%s: a line that says nothing: %s", self._path, error)
+        self._read_to = file.tell()
+
+    def _compact(self, file: BinaryIO) -> None:
+        """In place, under the lock: others see that it is shorter than what they have read."""
+        old_s = time.time() - KEPT_S
+        for machine in list(self._machines.values()):
+            if machine.ended_s is not None and machine.ended_s < old_s:
+                del self._machines[machine.instance_id]
+                self._asked_s.pop(machine.instance_id, None)
+        records: list[dict[str, Any]] = []
+        for machine in self._machines.values():
+            seen = replace(
+                machine, state=MachineState.RUNNING, ended_s=None, end_cause=None, usd_per_hour=None
+            )
+            records.append({"machine": encode(seen)})
+            if machine.ended_s is not None and machine.end_cause is not None:
+                end = {"at_s": machine.ended_s, "cause": machine.end_cause.value}
+                records.append({"ended": machine.instance_id, **end})
+        records += [{"asked": i, "at_s": at_s} for i, at_s in self._asked_s.items()]
+        file.truncate(0)
+        file.write(b"".join(_line(record) for record in records))
+        file.flush()
+        self._read_to = file.tell()
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
