@@ -45,6 +45,8 @@ class Beats(threading.Thread):
         self._wake = threading.Event()
         self._halt = threading.Event()
         self._failed = False
+        self.written: Heartbeat | None = None
+        """The newest that is in the store."""
 
     def publish(self, beat: Heartbeat) -> None:
         """``seq`` and ``at_s`` are filled in when it is written."""
@@ -81,6 +83,7 @@ class Beats(threading.Thread):
             if self._failed:
                 self._log("heartbeats are getting through again")
             self._failed = False
+            self.written = beat
             return True
 
     def stop(self) -> None:

@@ -3,8 +3,10 @@
 ARYL_PREFIX_URI      the job's prefix: the mailbox
 ARYL_JOB_ID  ARYL_LEASE_ID  ARYL_JOURNAL_ID
 ARYL_UNTIL_S         wall seconds: end of the lease, unless a launcher renews it
-ARYL_METADATA        protocol of the notices: ``ec2`` (default) or ``none``
-ARYL_METADATA_URL    its endpoint; ARYL_METADATA_POLL_S how often to ask
+ARYL_METADATA        protocol of the notices: ``ec2`` (default), ``gce``, ``azure`` or ``none``
+ARYL_METADATA_URL    its endpoint; ARYL_METADATA_POLL_S how often to ask; ARYL_METADATA_LEAD_S from notice to
+                     end, where it is another than that cloud's usual time
+ARYL_STORE_OPTIONS   JSON: how a bucket is opened, without credentials (``agent/opening.py``)
 ARYL_GPUS            GPUs that this machine must have; absent = not checked
 ARYL_LINGER_S        idle without a launcher for this long, the machine ends itself
 ARYL_POWEROFF        shell command by which the stub ends the machine; absent = its exit does
@@ -13,12 +15,15 @@ ARYL_USER_PYTHONPATH the image's own PYTHONPATH, for the user's processes
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from arylcloud.core.errors import UsageError
 
+LENT_FILE = "lent.json"
+"""In the machine's folder: the first credentials that were lent to it, from the boot stub."""
 EC2_METADATA_URL = "http://169.254.169.254"
 PRIVATE = frozenset(
     {
@@ -29,6 +34,7 @@ PRIVATE = frozenset(
         "ARYL_METADATA",
         "ARYL_METADATA_URL",
         "ARYL_METADATA_POLL_S",
+        "ARYL_METADATA_LEAD_S",
         "ARYL_GPUS",
         "ARYL_CHECK_GPUS",
         "ARYL_LINGER_S",
@@ -36,6 +42,8 @@ PRIVATE = frozenset(
         "ARYL_USER_PYTHONPATH",
         "ARYL_RUNTIME_SHA256",
         "ARYL_RUNTIME_URL",
+        "ARYL_BOOT_URL",
+        "ARYL_STORE_OPTIONS",
         "ARYL_BOOT_LOG_DIR",
         "PYTHONPATH",
     }
@@ -56,10 +64,12 @@ class Config:
     """What the machine itself sets: the base of the user's environment."""
     metadata: str = "ec2"
     metadata_url: str = EC2_METADATA_URL
-    metadata_poll_s: float = 5.0
+    metadata_poll_s: float = 1.0
+    metadata_lead_s: float | None = None
     gpus: int | None = None
     check_gpus: bool = False
     linger_s: float = 600.0
+    store_options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pace(self) -> float:
@@ -84,13 +94,16 @@ class Config:
     def notice_file(self) -> Path:
         return self.scratch / "notice.json"
 
+    @property
+    def warning_file(self) -> Path:
+        return self.scratch / "warning.json"
+
 
 def from_environment(environ: Mapping[str, str], home: Path) -> Config:
     """Raises UsageError that names the variable which is missing or is no number."""
     url = environ.get("ARYL_METADATA_URL")
-    # a metadata service of our own is on this host and may be asked often; a cloud's is asked as
-    # AWS advises
-    default_poll_s = 5.0 if url is None else 0.5
+    # of 30 s every second counts, and every cloud's service takes far more questions than this
+    default_poll_s = 1.0 if url is None else 0.5
     return Config(
         prefix_uri=_required(environ, "ARYL_PREFIX_URI"),
         job_id=_required(environ, "ARYL_JOB_ID"),
@@ -102,9 +115,11 @@ def from_environment(environ: Mapping[str, str], home: Path) -> Config:
         metadata=environ.get("ARYL_METADATA") or "ec2",
         metadata_url=(url or EC2_METADATA_URL).rstrip("/"),
         metadata_poll_s=_number(environ, "ARYL_METADATA_POLL_S", default_poll_s) or default_poll_s,
+        metadata_lead_s=_number(environ, "ARYL_METADATA_LEAD_S"),
         gpus=_whole(environ, "ARYL_GPUS"),
         check_gpus=environ.get("ARYL_CHECK_GPUS") == "1",
         linger_s=_number(environ, "ARYL_LINGER_S", 600.0) or 0.0,
+        store_options=_texts(environ, "ARYL_STORE_OPTIONS"),
     )
 
 
@@ -113,6 +128,16 @@ def _required(environ: Mapping[str, str], name: str) -> str:
     if not value:
         raise UsageError(f"{name} is not set", hint="the agent is started by the boot stub of its machine")
     return value
+
+
+def _texts(environ: Mapping[str, str], name: str) -> dict[str, str]:
+    try:
+        found = json.loads(environ.get(name) or "{}")
+    except ValueError as error:
+        raise UsageError(f"{name} is no JSON: {error}") from error
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise UsageError(f"{name}: an object of texts was expected")
+    return found
 
 
 def _number(environ: Mapping[str, str], name: str, default: float | None = None) -> float | None:

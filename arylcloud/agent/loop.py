@@ -12,6 +12,7 @@ import sys
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 from arylcloud.agent import deadman, decide, execs, notice
@@ -21,6 +22,7 @@ from arylcloud.agent.config import EC2_METADATA_URL, Config
 from arylcloud.agent.execs import Execs, Place
 from arylcloud.agent.lifeline import MARGIN_S, Lifeline
 from arylcloud.agent.mailbox import Mailbox, Seen
+from arylcloud.agent.metadata import Warned
 from arylcloud.agent.renewal import Renewal
 from arylcloud.agent.reports import Reporter
 from arylcloud.agent.restoring import Restorer
@@ -88,6 +90,8 @@ class Agent:
         """As the cloud says it: by the wall."""
         self._notice_here: Notice | None = None
         """By ``steady``."""
+        self._at_risk_s: float | None = None
+        self._watcher: notice.Watcher | None = None
         self.shutdown: str | None = None
         self.done = threading.Event()
         self.slot = Slot(config, self.shipper, clock=clock, log=self._log)
@@ -120,11 +124,16 @@ class Agent:
         ]
         if self.config.metadata not in notice.PROTOCOLS:
             self._log(f"no notices: this agent does not know the protocol {self.config.metadata!r}")
-        make_ask = notice.PROTOCOLS.get(self.config.metadata)
-        if make_ask is not None:
-            ask = make_ask(self.config.metadata_url, self.clock)
-            poll_s = self.config.metadata_poll_s
-            helpers.append(notice.Watcher(ask, poll_s=poll_s, on_notice=self._on_notice, on_error=self._log))
+        make_source = notice.PROTOCOLS.get(self.config.metadata)
+        if make_source is not None:
+            self._watcher = notice.Watcher(
+                make_source(self.config.metadata_url, self.clock, self.config.metadata_lead_s),
+                poll_s=self.config.metadata_poll_s,
+                on_notice=self._on_notice,
+                on_warning=self._on_warning,
+                on_error=self._log,
+            )
+            helpers.append(self._watcher)
         if self.renewal is not None:
             helpers.append(self.renewal)
         for helper in helpers:
@@ -173,6 +182,10 @@ class Agent:
             self._tell_training()
         self.beats.publish(self._heartbeat(booted, inputs))
         phase = decide.phase(self.state, inputs)
+        written = self.beats.written
+        told = written is not None and written.notice is not None and written.phase is AgentPhase.DRAINED
+        if self._watcher is not None and told and phase is AgentPhase.DRAINED:
+            self._watcher.handed_over()  # whoever reads the mailbox knows it, too
         waiting = phase in (AgentPhase.SETUP, AgentPhase.READY, AgentPhase.DRAINED)
         if waiting and self.notice is None and self.state.ending is None:
             self.restorer.prefetching.set()
@@ -242,6 +255,7 @@ class Agent:
             save_s=self.slot.progress.save_s,
             upload_s=sync.upload_s,
             notice=self.notice,
+            at_risk_s=self._at_risk_s,
             exit_code=run.exit_code if run is not None else booted.exit_code,
             message=problem,
         )
@@ -316,19 +330,32 @@ class Agent:
         self._notice_here = replace(found, at_s=found.at_s + ahead_s, seen_s=found.seen_s + ahead_s)
         self.notice = found
 
+    def _on_warning(self, found: Warned) -> None:
+        """No reason to stop: the training may save, and the launcher think of other places."""
+        self._log("the cloud thinks it likelier than usual that it will take this machine back")
+        self._at_risk_s = found.seen_s
+        self._leave_word(self.config.warning_file, {"seen_s": found.seen_s})
+
     def _tell_training(self) -> None:
         """The notice, for whoever looks at ``$ARYL_NOTICE_FILE``: not before it is on record that the
         command was asked to stop, or a quick exit 0 would be taken for the end of its work."""
         if self.notice is None or self._notice_told:
             return
-        document = {"action": self.notice.action, "at_s": self.notice.at_s, "seen_s": self.notice.seen_s}
-        try:
-            partial = self.config.notice_file.with_suffix(".part")
-            partial.write_text(json.dumps(document))
-            partial.replace(self.config.notice_file)
-        except OSError as error:
-            self._log(f"the notice cannot be written for the training: {error}")
+        document: dict[str, object] = {
+            "action": self.notice.action,
+            "at_s": self.notice.at_s,
+            "seen_s": self.notice.seen_s,
+        }
+        self._leave_word(self.config.notice_file, document)
         self._notice_told = True
+
+    def _leave_word(self, file: Path, document: dict[str, object]) -> None:
+        try:
+            partial = file.with_suffix(".part")
+            partial.write_text(json.dumps(document))
+            partial.replace(file)
+        except OSError as error:
+            self._log(f"{file.name} cannot be written for the training: {error}")
 
     # ------------------------------------------------------------ the end
 

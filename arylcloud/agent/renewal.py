@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from arylcloud.agent.notice import Service, token_of
+from arylcloud.agent.metadata import Service, token_of
 from arylcloud.core.clock import Clock
 
 PATH = "/latest/arylcloud/until"

@@ -71,6 +71,7 @@ def environment(spec: JobSpec, secrets: Mapping[str, str], scratch: Path, gpus: 
     env["PYTHONPATH"] = os.pathsep.join(p for p in (env.get("PYTHONPATH", ""), str(library.parent)) if p)
     env.setdefault("PYTHONUNBUFFERED", "1")
     env.pop("ARYL_NOTICE_FILE", None)
+    env.pop("ARYL_WARNING_FILE", None)
     env.update(
         ARYL_JOB_ID=f"measure-{spec.name}",
         ARYL_ATTEMPT="1",

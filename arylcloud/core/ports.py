@@ -108,7 +108,8 @@ class Capabilities:
     compressed: bool = False
     """True on the local cloud under compressed time: its dollars are not spent by anyone."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """How its machines learn of an interruption: ``protocol``, ``url``, ``poll_s`` (``agent/notice.py``);
+    """How its machines learn of an interruption: ``protocol``, ``url``, ``poll_s``, ``lead_s`` (from
+    notice to end, where machines are made with another than the cloud's usual one; ``agent/notice.py``);
     empty = the machine's own environment says."""
     machine_env: Mapping[str, str] = field(default_factory=dict)
     """What a machine of this cloud has to have in its environment (regions, endpoints, how it ends itself):

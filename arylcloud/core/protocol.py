@@ -13,6 +13,8 @@ compare-and-swap. Layout under ``<store root>/jobs/<job_id>/``::
     beats/<lease_id>.json                 Heartbeat, overwritten
     ends/e000001-r00.json                 EndDoc: how a rank's command ended
     requests/000001.json                  RequestDoc: what a user asked for
+    boot/<lease_id>.json                  BootDoc, until that machine has been heard; removed at the end
+    lent.json                             LentDoc, overwritten in time; removed at the end
     exec/<id>.json, exec/<id>-r00.json    ExecRequest, ExecResult
     logs/<stream>/00000001.log            segments; streams: boot-<lease_id>, e000001-r00
     ckpt/chunks/<aa>/<sha256>             content-addressed
@@ -38,6 +40,8 @@ JOB_KEY = "job.json"
 LAUNCHER_KEY = "launcher.json"
 SECRETS_KEY = "secrets.json"
 LAUNCHER_SECRETS_KEY = "launcher-secrets.json"
+LENT_KEY = "lent.json"
+BOOT_PREFIX = "boot/"
 JOURNAL_PREFIX = "journal/"
 EPOCHS_PREFIX = "epochs/"
 BEATS_PREFIX = "beats/"
@@ -60,6 +64,10 @@ def epoch_key(number: int) -> str:
 
 def beat_key(lease_id: str) -> str:
     return f"{BEATS_PREFIX}{lease_id}.json"
+
+
+def boot_key(lease_id: str) -> str:
+    return f"{BOOT_PREFIX}{lease_id}.json"
 
 
 def end_key(epoch: int, rank: int) -> str:
@@ -132,6 +140,28 @@ class LauncherSecrets:
     notify: str
     """The whole address, which is a secret itself where a service puts its token there (the spec has
     the host alone)."""
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LentDoc:
+    """Credentials that reach this prefix alone, for machines of other clouds than the store's. Whoever can
+    read it can read the prefix anyway."""
+
+    secret: dict[str, str]
+    """As obstore's credential provider of the store's cloud returns them."""
+    expires_s: float
+    """Wall seconds, as the cloud says."""
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootDoc:
+    """What the one signed link in the user data of such a machine leads to."""
+
+    runtime_url: str
+    """Signed, too."""
+    lent: LentDoc
     schema_version: int = SCHEMA_VERSION
 
 
@@ -214,6 +244,8 @@ class Heartbeat:
     """Measured: what the last checkpoint held up the training, if the training says so."""
     upload_s: float | None = None
     notice: Notice | None = None
+    at_risk_s: float | None = None
+    """Wall seconds at which the cloud first said that it might take the machine; a warning, no notice."""
     exit_code: int | None = None
     message: str | None = None
     schema_version: int = SCHEMA_VERSION

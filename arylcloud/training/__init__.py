@@ -31,7 +31,8 @@ last save held up the training): null where unknown; ``at_s``: Unix seconds; ``f
 done, so that an exit 0 after a signal of ours is the end of the job, not a hand-over.
 
 **The notice file**, ``$ARYL_NOTICE_FILE``, appears when the cloud takes the machine back:
-``{"action": "terminate", "at_s": <Unix seconds at which it acts>, "seen_s": …}``.
+``{"action": "terminate", "at_s": <Unix seconds at which it acts>, "seen_s": …}``. **The warning file**,
+``$ARYL_WARNING_FILE``, appears when the cloud only thinks that it may: ``{"seen_s": …}``.
 """
 
 from arylcloud.training.checkpoints import COMPLETE, completed, latest, save, should_checkpoint

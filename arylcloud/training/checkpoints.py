@@ -21,6 +21,8 @@ class _Last:
     """When this process last saved, or first asked: what ``should_checkpoint`` counts from."""
 
     at: float | None = None
+    heeded = False
+    """It has saved since the cloud's warning."""
 
 
 def completed(folder: Path | None = None) -> list[tuple[int, Path]]:
@@ -50,12 +52,20 @@ def _is_complete(path: Path) -> bool:
 
 def should_checkpoint(default_s: float = 600.0) -> bool:
     """Is it time to save? Every ``$ARYL_CHECKPOINT_INTERVAL_S`` seconds (without it, ``default_s``), counted
-    from the end of the last ``save``, at first from the first call."""
+    from the end of the last ``save``, at first from the first call; and once, when the cloud warns that it
+    may take the machine."""
     now = time.monotonic()
     if _Last.at is None:
         _Last.at = now
+    if _warned() and not _Last.heeded:
+        return True
     interval_s = info().checkpoint_interval_s
     return now - _Last.at >= (default_s if interval_s is None else interval_s)
+
+
+def _warned() -> bool:
+    file = info().warning_file
+    return file is not None and file.exists()
 
 
 @contextmanager
@@ -68,6 +78,7 @@ def save(step: int, *, keep: int = 2) -> Iterator[Path]:
     full. With several processes: call it in one process per node.
     """
     begun = time.monotonic()
+    warned = _warned()
     root = info().checkpoint_dir
     root.mkdir(parents=True, exist_ok=True)
     for stale in root.glob(".step-*"):
@@ -91,6 +102,7 @@ def save(step: int, *, keep: int = 2) -> Iterator[Path]:
     shutil.rmtree(old, ignore_errors=True)
     _prune(root, step, keep)
     _Last.at = time.monotonic()
+    _Last.heeded = _Last.heeded or warned
     saved(step, _Last.at - begun)
 
 

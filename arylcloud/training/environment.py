@@ -24,6 +24,7 @@ class Info:
     checkpoint_dir: Path
     progress_file: Path | None
     notice_file: Path | None
+    warning_file: Path | None
     checkpoint_interval_s: float | None
     """What the launcher advises (Young/Daly); None = no advice."""
 
@@ -40,6 +41,7 @@ def info() -> Info:
         checkpoint_dir=Path(env.get("ARYL_CHECKPOINT_DIR") or DEFAULT_DIR),
         progress_file=_path(env.get("ARYL_PROGRESS_FILE")),
         notice_file=_path(env.get("ARYL_NOTICE_FILE")),
+        warning_file=_path(env.get("ARYL_WARNING_FILE")),
         checkpoint_interval_s=_seconds(env.get("ARYL_CHECKPOINT_INTERVAL_S")),
     )
 

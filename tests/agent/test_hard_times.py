@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from arylcloud.agent import decide, notice
+from arylcloud.agent import decide, notice_ec2
 from arylcloud.agent.boot import check_gpus, unpack_workdir
 from arylcloud.agent.config import Config, from_environment
 from arylcloud.agent.lifeline import Lifeline
 from arylcloud.agent.loop import Agent
 from arylcloud.core.clock import ManualClock, SystemClock
 from arylcloud.core.errors import IntegrityError, UsageError
-from arylcloud.core.protocol import epoch_key
+from arylcloud.core.protocol import Notice, epoch_key
 
 from .conftest import Job, alive, spec, wait_for
 
@@ -168,7 +168,7 @@ def test_gpus_are_counted_before_work_begins(tmp_path: Path, monkeypatch: pytest
     ],
 )
 def test_every_answer_to_the_question_is_a_notice(body: bytes, action: str, at_s: float) -> None:
-    found = notice.parse_ec2(body, 1000.0)
+    found = notice_ec2.parse(body, 1000.0)
     assert (found.action, found.at_s, found.seen_s) == (action, at_s, 1000.0)
 
 
@@ -277,7 +277,7 @@ def test_a_notice_is_by_the_wall_and_its_grace_is_not(job: Job, tmp_path: Path, 
     try:
         clock.step(step_s)
         now_s = clock.now_s()
-        agent._on_notice(notice.Notice(action="terminate", at_s=now_s + 120, seen_s=now_s))
+        agent._on_notice(Notice(action="terminate", at_s=now_s + 120, seen_s=now_s))
         clock.at_s += 5
         clock.step(-step_s)
         inputs = agent._inputs(agent.boot.state, agent.steady.now_s())
