@@ -28,7 +28,11 @@ Adapters map SDK errors onto this tree in one table; no SDK exception crosses a 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+Scope = Literal["zone", "region", "family", "market", "account"]
+"""How much of a cloud an error speaks of: the type in its zone, the type in its region, types that share a
+quota in the region and market, everything of the market in the region, the account."""
 
 
 class ArylError(Exception):
@@ -45,6 +49,8 @@ class ArylError(Exception):
         hint: str | None = None,
         code: str | None = None,
         cause_id: str | None = None,
+        scope: Scope | None = None,
+        elsewhere: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -52,6 +58,11 @@ class ArylError(Exception):
         self.code = code
         """The provider's own error code, where there is one."""
         self.cause_id = cause_id
+        self.scope = scope
+        """Of a refusal to create; None = its class's usual one: the zone of a CapacityError, the family of a
+        QuotaError, the account of an AccessError."""
+        self.elsewhere = elsewhere
+        """Zones of the region that the cloud itself names as having what was asked for."""
 
 
 class UsageError(ArylError):

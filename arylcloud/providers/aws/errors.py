@@ -11,6 +11,7 @@ from arylcloud.core.errors import (
     CapacityError,
     OtherCloudError,
     QuotaError,
+    Scope,
     ThrottledError,
     UsageError,
 )
@@ -66,6 +67,16 @@ _HINTS: Final[dict[str, str | None]] = {
     # a machine with this token may exist: never a plain "no"
     "IdempotentParameterMismatch": None,
 }
+_SCOPES: Final[dict[str, Scope]] = {
+    # one number for all spot machines of the family; EC2 has no code that speaks of a whole region's capacity
+    "MaxSpotInstanceCountExceeded": "family",
+    "VcpuLimitExceeded": "family",
+    # of disks and groups: nothing can be started there at all
+    "VolumeLimitExceeded": "market",
+    "MaxIOPSLimitExceeded": "market",
+    "SecurityGroupLimitExceeded": "market",
+    "InstanceLimitExceeded": "market",
+}
 
 
 def kind_of(code: str) -> type[ArylError]:
@@ -81,7 +92,9 @@ def translated(response: Mapping[str, Any], what: str) -> ArylError:
     """A botocore error response as one of ours: one line, the code kept, and what to do."""
     said = response.get("Error", {})
     code, message = str(said.get("Code", "")), str(said.get("Message", "")).strip()
-    return kind_of(code)(f"{what}: {code}: {message}", code=code, hint=_HINTS.get(code))
+    return kind_of(code)(
+        f"{what}: {code}: {message}", code=code, hint=_HINTS.get(code), scope=_SCOPES.get(code)
+    )
 
 
 def not_sent(error: Exception, what: str) -> ArylError:
