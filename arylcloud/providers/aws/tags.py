@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from arylcloud.core.errors import UsageError
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, Machine, MachineSpec, MachineState
+from arylcloud.providers.bounds import pairs
 
 JOURNAL: Final = "arylcloud-journal"
 JOB: Final = "arylcloud-job"
@@ -54,13 +54,7 @@ def as_list(tags: Mapping[str, str], settings: Mapping[str, str]) -> list[dict[s
 
 def companys(settings: Mapping[str, str]) -> dict[str, str]:
     """``[aws] tags``; UsageError for what is no ``key=value``."""
-    found = {}
-    for part in filter(None, (p.strip() for p in settings.get("tags", "").split(","))):
-        key, sep, value = part.partition("=")
-        if not sep or not key.strip():
-            raise UsageError(f"[aws] tags: {part!r} is no key=value", hint="tags = 'team=vision, owner=me'")
-        found[key.strip()] = value.strip()
-    return found
+    return pairs(settings.get("tags", ""), "[aws] tags")
 
 
 def machine(listed: Mapping[str, Any], region: str, zone_ids: Mapping[str, str]) -> Machine | None:

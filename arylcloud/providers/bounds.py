@@ -1,0 +1,87 @@
+"""What every cloud's adapter holds to when it makes a machine, said once.
+
+The caps of DESIGN ("Money"): nothing dearer than the job allows is asked for, and what was made all the same
+ends at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from arylcloud.core.errors import CapacityError, OtherCloudError, UsageError
+from arylcloud.core.offer import Market, Offer
+from arylcloud.core.ports import Machine, MachineSpec
+
+
+def user_data_fits(spec: MachineSpec, limit: int, who: str) -> None:
+    """UsageError where the boot stub is longer than ``limit`` bytes; ``who``: ``EC2``."""
+    size = len(spec.user_data.encode())
+    if size > limit:
+        raise UsageError(f"the user data has {size} bytes; {who} takes {limit}")
+
+
+def within_cap(spec: MachineSpec, price: Callable[[], float | None]) -> None:
+    """Before anything is made. ``price``: $/h now, asked only where there is a cap; None = unknown.
+
+    Raises UsageError where it is unknown, CapacityError where it is above the cap."""
+    cap = spec.max_usd_per_hour
+    if cap is None:
+        return
+    usd = price()
+    if usd is None:
+        raise UsageError(
+            f"the price of {spec.offer.key} is not known, so the cap of ${cap:.4f}/h cannot be kept",
+            hint="arylcloud prices --refresh",
+        )
+    if usd > cap:
+        raise CapacityError(
+            f"{spec.offer.key} costs ${usd:.4f}/h, more than ${cap:.4f}/h",
+            code="SpotMaxPriceTooLow" if spec.offer.market is Market.SPOT else "PriceAboveCap",
+        )
+
+
+def as_asked(spec: MachineSpec, machine: Machine, end: Callable[[Machine], None]) -> None:
+    """The machine that was made is the one that may be paid for, or ``end`` ends it at once, and
+    OtherCloudError (``NotAsAsked``) says why."""
+    cap, price = spec.max_usd_per_hour, machine.usd_per_hour
+    problem = None
+    if (machine.instance_type, machine.market) != (spec.offer.instance_type, spec.offer.market.value):
+        problem = f"is a {machine.instance_type} ({machine.market})"
+    elif cap is not None and price is not None and price > cap:
+        problem = f"costs ${price:.4f}/h, more than ${cap:.4f}/h"
+    if problem is not None:
+        end(machine)
+        raise OtherCloudError(
+            f"{machine.cloud}: {machine.instance_id}, made for {spec.offer.key}, {problem}: it is ended",
+            code="NotAsAsked",
+        )
+
+
+def not_offered(offer: Offer) -> CapacityError:
+    return CapacityError(
+        f"{offer.cloud} does not offer {offer.instance_type} in {offer.place}", code="NotOffered"
+    )
+
+
+def iso(wall_s: float) -> str:
+    """
+    >>> iso(0.0)
+    '1970-01-01T00:00:00Z'
+    """
+    return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def pairs(text: str, what: str) -> dict[str, str]:
+    """A company's own tags: ``team=vision, cost-center=42``; UsageError for what is no ``key=value``.
+
+    >>> pairs("team=vision, cost-center=42", "[aws] tags")
+    {'team': 'vision', 'cost-center': '42'}
+    """
+    found = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        key, sep, value = part.partition("=")
+        if not sep or not key.strip():
+            raise UsageError(f"{what}: {part!r} is no key=value", hint=f"{what} = 'team=vision, owner=me'")
+        found[key.strip()] = value.strip()
+    return found
