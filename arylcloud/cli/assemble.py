@@ -152,6 +152,7 @@ def build_launcher(
     from arylcloud.launcher.loop import JobLauncher
     from arylcloud.launcher.observe import Observer
     from arylcloud.launcher.probe import from_environment
+    from arylcloud.launcher.quotes import Quotes
     from arylcloud.launcher.submit import runtime_key
 
     data = parts.store.get(mail.JOB_KEY)
@@ -210,8 +211,12 @@ def build_launcher(
         ),
         desire=Desires(
             providers=parts.providers,
-            plan=lambda spec: make_plan(spec, folders, limit=ALL_OFFERS, known=known),
+            plan=lambda spec, *, quoted, also: make_plan(
+                spec, folders, limit=ALL_OFFERS, known=known, quoted=quoted, also=also
+            ),
             timing=timing,
+            # the local cloud's prices come with its offers
+            quotes=Quotes({n: p for n, p in parts.providers.items() if n != LOCAL}, clock),
             refresh_s=1.0 if local else 60.0,
         ),
         clock=clock,

@@ -119,10 +119,11 @@ def make_plan(
     limit: int = 20,
     known: Library | None = None,
     quoted: Sequence[Offer] = (),
+    also: Sequence[Offer] = (),
 ) -> Plan:
     """What ``plan`` shows and ``launch`` does: one road to a plan. ``known``: the profiles, where they
     have been read before (None: they are read). ``quoted``: offers newer than the catalogue's; one
-    without a price is not to be had."""
+    without a price is not to be had. ``also``: offers that are among the candidates in any case."""
     from arylcloud.planner.single import plan_job
     from arylcloud.pricing.table import from_offers, overlay
 
@@ -135,6 +136,7 @@ def make_plan(
         advisor=spot_advisor(folders),
         history=own_history(folders),
         limit=limit,
+        also=also,
     )
 
 

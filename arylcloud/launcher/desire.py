@@ -9,26 +9,35 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from arylcloud.core.cadence import daly_interval_s
 from arylcloud.core.errors import ArylError, InfeasibleError
 from arylcloud.core.events import BaselineQuoted
 from arylcloud.core.job import JobSpec, Objective, Work
+from arylcloud.core.offer import Offer
 from arylcloud.core.plan import Candidate, Plan
 from arylcloud.core.ports import Provider
 from arylcloud.launcher.actions import Desired, MoveAdvice, Observed, Timing
 from arylcloud.launcher.offers import barred
+from arylcloud.launcher.quotes import Quotes, deciding
 from arylcloud.launcher.spent import known_spent_usd, spent_for_limits_usd
 from arylcloud.launcher.state import JobState, Lease
 from arylcloud.planner.migrate import advise
 
 log = logging.getLogger(__name__)
 
-Planner = Callable[[JobSpec], Plan]
-"""The composition root's one road from a job to a plan, on prices as they are now."""
+
+class Planner(Protocol):
+    """The composition root's one road from a job to a plan."""
+
+    def __call__(self, spec: JobSpec, *, quoted: Sequence[Offer], also: Sequence[Offer]) -> Plan:
+        """On the catalogue with ``quoted`` laid over it; ``also``: candidates in any case."""
+        ...
+
+
 LIKELY = 20
 """Candidates whose on-demand twins are quoted: where the job may come to run."""
 COMMAND_START_S = 3.0
@@ -40,6 +49,7 @@ class Desires:
     providers: Mapping[str, Provider]
     plan: Planner
     timing: Timing
+    quotes: Quotes
     refresh_s: float = 60.0
     """A plan this old (wall seconds) is made again; so is one when a machine is missing."""
     _plan: Plan | None = None
@@ -58,20 +68,29 @@ class Desires:
         )
 
     def _current_plan(self, state: JobState, now_s: float) -> Plan | None:
-        wanted = (len(state.losses), state.attempts, state.migrate_request)
+        wanted = (len(state.losses), state.attempts, state.migrate_request, self.quotes.version)
         fresh = now_s - self._planned_at_s < self.refresh_s and wanted == self._planned_for
         if self._plan is None or not fresh:
             try:
-                self._plan = self._make_plan(remaining(state, now_s))
+                self._plan = self._make_plan(state, now_s)
             except ArylError as error:
                 # prices that cannot be asked now: what was known a moment ago is better than nothing
                 log.warning("no new plan: %s", error.message)
             self._planned_at_s, self._planned_for = now_s, wanted
+            if self._plan is not None:
+                self.quotes.ask(deciding(self._plan))
         return self._plan
 
-    def _make_plan(self, spec: JobSpec) -> Plan:
+    def _make_plan(self, state: JobState, now_s: float) -> Plan:
+        spec, here = remaining(state, now_s), _where_it_runs(state)
+        quoted = tuple(o for o in self.quotes.newest() if here is None or o.key != here.key)
+        if here is not None and here.usd_per_hour is not None:
+            quoted += (here,)
+        return self._within_limits(spec, quoted, () if here is None else (here,))
+
+    def _within_limits(self, spec: JobSpec, quoted: Sequence[Offer], also: Sequence[Offer]) -> Plan:
         try:
-            return self.plan(spec)
+            return self.plan(spec, quoted=quoted, also=also)
         except InfeasibleError as first:
             limits = spec.constraints
             if limits.deadline_s is None and limits.budget_usd is None and limits.max_runtime_s is None:
@@ -80,7 +99,9 @@ class Desires:
             hurry = limits.deadline_s is not None and limits.budget_usd is None
             free = dataclasses.replace(limits, deadline_s=None, budget_usd=None, max_runtime_s=None)
             objective = Objective(cost_weight=0.0, usd_per_hour_of_waiting=1.0) if hurry else spec.objective
-            return self.plan(dataclasses.replace(spec, constraints=free, objective=objective))
+            return self.plan(
+                dataclasses.replace(spec, constraints=free, objective=objective), quoted=quoted, also=also
+            )
 
     def _advice(self, state: JobState, observed: Observed, plan: Plan, now_s: float) -> MoveAdvice | None:
         """How often it may move is ``reconcile``'s to check; here only whether it pays."""
@@ -134,6 +155,12 @@ def _current_lease(state: JobState) -> Lease | None:
         return None
     lease = state.leases[epoch.members[0].lease_id]
     return lease if lease.open else None
+
+
+def _where_it_runs(state: JobState) -> Offer | None:
+    """At the price that is paid there now: nobody has to be asked for it."""
+    lease = _current_lease(state)
+    return None if lease is None else dataclasses.replace(lease.offer, usd_per_hour=lease.usd_per_hour)
 
 
 def remaining(state: JobState, now_s: float) -> JobSpec:

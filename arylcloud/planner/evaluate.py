@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arylcloud.core.job import Constraints, JobSpec
+from arylcloud.core.offer import Offer
 from arylcloud.planner.cost import Totals, central, pessimistic
 from arylcloud.planner.estimator import estimate_configs
 from arylcloud.planner.feasible import Feasible
@@ -18,7 +19,7 @@ from arylcloud.planner.profiles import Library
 from arylcloud.planner.rank import best, pareto, score
 from arylcloud.planner.upkeep import Assumptions
 from arylcloud.pricing.hazard import OwnHistory, SpotAdvisor
-from arylcloud.pricing.table import OfferTable
+from arylcloud.pricing.table import MARKETS, OfferTable
 from arylcloud.pricing.tariffs import Tariffs
 
 F = NDArray[np.float64]
@@ -175,6 +176,22 @@ def _tiers(
 def ranked(table: OfferTable, every: Evaluation, limit: int) -> Index:
     order = best(every.tiers, every.scores, limit, lambda at: by_name(table, every, at))
     return order[every.finite[order]]
+
+
+def on_offers(table: OfferTable, every: Evaluation, offers: Iterable[Offer]) -> Index:
+    """Candidates that finish on one of these offers (a row for the whole region is its every zone's)."""
+    rows = every.cands.rows
+    wanted = np.zeros(rows.size, dtype=bool)
+    for offer in offers:
+        same = table.market[rows] == MARKETS.index(offer.market)
+        for column in ("cloud", "region", "instance_type"):
+            same &= getattr(table, column)[rows] == table.code(column, getattr(offer, column))
+        zones = table.zone[rows]
+        own = (
+            same & (zones == table.code("zone", offer.zone)) if offer.zone is not None else same & (zones < 0)
+        )
+        wanted |= own if own.any() else same & (zones < 0)
+    return np.flatnonzero(wanted & every.finite)
 
 
 def by_name(table: OfferTable, every: Evaluation, at: Index) -> Index:

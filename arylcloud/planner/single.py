@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from arylcloud.planner.evaluate import (
     frontier_of,
     limited,
     need,
+    on_offers,
     pareto_of,
     rank_of,
     ranked,
@@ -46,13 +47,15 @@ def plan_job(
     history: Iterable[OwnHistory] = (),
     assumptions: Assumptions | None = None,
     limit: int = 20,
+    also: Sequence[Offer] = (),
     seed: int = 0,
 ) -> Plan:
     """Rank every way to run ``spec`` on ``table``'s offers and say why.
 
-    ``limit``: candidates in the answer. The same inputs give the same plan, in whatever order the table's
-    rows stand. InfeasibleError (exit 3) names what stands in the way and the nearest way out; UsageError:
-    a name (profile, cloud, region, type) that nobody knows.
+    ``limit``: candidates in the answer; those on the offers ``also`` come behind them, however they rank.
+    The same inputs give the same plan, in whatever order the table's rows stand. InfeasibleError (exit 3)
+    names what stands in the way and the nearest way out; UsageError: a name (profile, cloud, region, type)
+    that nobody knows.
     """
     history = tuple(history)
     found = feasible(spec, table)
@@ -84,12 +87,14 @@ def plan_job(
             raise relax.nothing_estimated(every.cands)
         raise relax.limits_missed(spec, table, every, evaluated)
     order = ranked(table, every, limit)
+    others = np.setdiff1d(on_offers(table, every, also), order) if also else order[:0]
     on_frontier = pareto_of(every)
 
     def build(at: Index, ranks: list[int]) -> tuple[Candidate, ...]:
         return _build(spec, table, every, at, ranks, on_frontier)
 
-    picked = _with_why(spec, build(order, list(range(1, order.size + 1))))
+    ranks = [*range(1, order.size + 1), *(rank_of(every, int(i)) for i in others)]
+    picked = _with_why(spec, build(np.concatenate([order, others]), ranks))
     points = frontier_of(table, every, on_frontier)
     on_front = _with_why(spec, build(points, [rank_of(every, int(i)) for i in points]), picked[0])
     rejected = (*found.rejected, *every.cands.rejected, *_missed(spec, table, every))
