@@ -62,8 +62,9 @@ if sys.version_info < (3, 11):
     sys.exit("arylcloud needs Python 3.11 or newer, and this machine's image has " + have)
 import hashlib, os, shutil, stat, time, zipfile
 url, want = os.environ["ARYL_RUNTIME_URL"], os.environ["ARYL_RUNTIME_SHA256"]
+boot = os.environ["ARYL_BOOT_URL"]
 limit = @LIMIT@
-def fetch():
+def fetch(url):
     if url.startswith("file://"):
         from urllib.parse import unquote
         with open(unquote(url[7:]), "rb") as file:
@@ -74,7 +75,14 @@ def fetch():
 wait = 0.5
 for attempt in range(@TRIES@):
     try:
-        data = fetch()
+        if boot:
+            import json
+            told = json.loads(fetch(boot))
+            url = told["runtime_url"]
+            with open("lent.json", "w") as file:
+                json.dump(told["lent"], file)
+            boot = ""
+        data = fetch(url)
         found = hashlib.sha256(data).hexdigest()
         if found == want:
             break
@@ -117,20 +125,23 @@ def user_data(
     metadata: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
     fetch_tries: int = 8,
+    boot_url: str | None = None,
 ) -> str:
     """The stub for one machine.
 
     ``runtime_url``: where the zip of ``runtime.build_runtime`` lies (``https://``, ``http://`` or
-    ``file://``); on a cloud a signed URL. ``until_s``: wall seconds. ``metadata``: how notices come,
-    ``{"protocol": "ec2" | "none", "url": …, "poll_s": …}``; what is absent is the machine's own
-    setting, or EC2's. ``env``: more for the agent (``ARYL_GPUS``, ``ARYL_POWEROFF``: see
-    ``config.py``) and for every command of the user. Raises UsageError for a digest, URL or name
+    ``file://``); on a cloud a signed URL. ``boot_url``: instead of it, a link to this machine's ``BootDoc``.
+    ``until_s``: wall seconds. ``metadata``: how notices come, ``{"protocol": "ec2" | "gce" | "azure" |
+    "none", "url", "poll_s", "lead_s"}``; what is absent is the machine's own setting, or EC2's. ``env``: more
+    for the agent (``ARYL_GPUS``, ``ARYL_POWEROFF``: see ``config.py``) and for every command of the user.
+    Raises UsageError for a digest, URL or name
     that is none, and when the stub gets too long.
     """
     if not _SHA256.fullmatch(runtime_sha256):
         raise UsageError(f"{runtime_sha256!r} is not a SHA-256 digest")
-    if urlsplit(runtime_url).scheme not in ("https", "http", "file"):
-        raise UsageError(f"{runtime_url!r} cannot be fetched by a machine", hint="sign it as an https:// URL")
+    if urlsplit(boot_url or runtime_url).scheme not in ("https", "http", "file"):
+        found = urlsplit(boot_url or runtime_url)._replace(query="").geturl()
+        raise UsageError(f"{found!r} cannot be fetched by a machine", hint="sign it as an https:// URL")
     names = {
         **(env or {}),
         "ARYL_STORE_URI": store_uri,
@@ -140,7 +151,8 @@ def user_data(
         "ARYL_JOURNAL_ID": journal_id,
         "ARYL_UNTIL_S": "" if until_s is None else repr(float(until_s)),
         "ARYL_RUNTIME_SHA256": runtime_sha256,
-        "ARYL_RUNTIME_URL": runtime_url,
+        "ARYL_RUNTIME_URL": "" if boot_url else runtime_url,
+        "ARYL_BOOT_URL": boot_url or "",
         "ARYL_BOOT_LOG_DIR": _boot_log_folder(prefix_uri, lease_id),
     }
     for key, name in _METADATA.items():
@@ -161,7 +173,12 @@ def user_data(
     return stub
 
 
-_METADATA = {"protocol": "ARYL_METADATA", "url": "ARYL_METADATA_URL", "poll_s": "ARYL_METADATA_POLL_S"}
+_METADATA = {
+    "protocol": "ARYL_METADATA",
+    "url": "ARYL_METADATA_URL",
+    "poll_s": "ARYL_METADATA_POLL_S",
+    "lead_s": "ARYL_METADATA_LEAD_S",
+}
 
 
 def _boot_log_folder(prefix_uri: str, lease_id: str) -> str:

@@ -12,7 +12,7 @@ from types import FrameType
 
 from arylcloud.agent.config import from_environment
 from arylcloud.agent.loop import Agent
-from arylcloud.checkpoint.store import open_store
+from arylcloud.agent.opening import open_prefix
 from arylcloud.core.clock import SystemClock
 from arylcloud.core.errors import ArylError
 
@@ -20,7 +20,7 @@ from arylcloud.core.errors import ArylError
 def main() -> int:
     try:
         config = from_environment(os.environ, Path.cwd())
-        store = open_store(config.prefix_uri, create=False)  # it is there, or this is the wrong place
+        store = open_prefix(config)
         agent = Agent(config, store, clock=SystemClock())
     except (ArylError, OSError) as error:
         sys.stderr.write(f"arylcloud: {error}\n")

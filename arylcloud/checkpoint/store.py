@@ -14,8 +14,8 @@ from __future__ import annotations
 import errno
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -23,8 +23,8 @@ from urllib.parse import quote, unquote, urlsplit
 from arylcloud.checkpoint.keys import checked_key, checked_prefix, is_temporary
 from arylcloud.core.errors import AccessError, ArylError, LocalStateError, StoreError, UsageError
 from arylcloud.core.ports import ObjectInfo, ObjectStore
+from arylcloud.core.stores import SCHEMES, address_of
 
-SCHEMES = ("file", "s3", "gs", "az")
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
@@ -52,6 +52,7 @@ _BY_CLASS: dict[str, tuple[type[ArylError], str]] = {
     "UnknownConfigurationKeyError": (UsageError, "see the options of open_store"),
 }
 
+LIST_AGAIN_S = 60.0
 _ASK = "check the address, the network and the credentials"
 
 
@@ -59,9 +60,9 @@ def open_store(uri: str, *, create: bool = True, durable: bool = False, **option
     """The store at ``uri``: ``file:///folder``, ``s3://bucket/prefix``, ``gs://…``, ``az://container/…``.
 
     ``create``: make the folder of a ``file://`` store if it is missing (private, 0700); False: a
-    missing folder is a StoreError. ``durable``: see the module. Everything else (credentials, region,
-    endpoint) comes from the environment, as obstore documents; ``options`` override it
-    (``region=…``, ``endpoint=…``). Raises UsageError for a URI that is none.
+    missing folder is a StoreError. ``durable``: see the module. ``options`` are a bucket's: see
+    ``checkpoint/remote``; what is not named there comes from the environment. Raises UsageError for a URI
+    that is none.
     """
     parts = urlsplit(uri)
     if parts.scheme not in SCHEMES:
@@ -71,8 +72,6 @@ def open_store(uri: str, *, create: bool = True, durable: bool = False, **option
         )
     if parts.scheme == "file":
         return _open_local(uri, create=create, durable=durable)
-    if not parts.netloc:
-        raise UsageError(f"{uri!r} names no bucket")
     checked_prefix(parts.path.strip("/"))
     return _open_remote(uri.rstrip("/"), options)
 
@@ -140,6 +139,7 @@ class ObstoreStore:
         self._client = client
         self._folder = folder
         self._durable = durable and folder is not None
+        self._listed_s = float("-inf")
 
     @property
     def uri(self) -> str:
@@ -181,7 +181,23 @@ class ObstoreStore:
             self._there()
             return None
         except Exception as error:
+            if type(error).__name__ == "PermissionDeniedError" and self._hidden(key):
+                return None
             raise self._mapped(error, "read", key) from error
+
+    def _hidden(self, key: str) -> bool:
+        """S3 answers 403 for an object that is not there, to whoever may list a part of the bucket only. A
+        list of that part tells the one from the other; it is believed for a while, since lists cost more."""
+        now_s = time.monotonic()
+        if now_s - self._listed_s > LIST_AGAIN_S:
+            try:
+                found = any(info.key == key for info in self.list(key, after=key[:-1]))
+            except ArylError:
+                return False
+            if found:
+                return False
+            self._listed_s = now_s
+        return True
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         checked_prefix(prefix)
@@ -288,25 +304,12 @@ def _open_local(uri: str, *, create: bool, durable: bool) -> ObjectStore:
 
 
 def _open_remote(uri: str, options: dict[str, Any]) -> ObjectStore:
-    from obstore.store import from_url
+    from arylcloud.checkpoint.remote import client_of
 
-    endpoint = str(
-        options.get("endpoint")
-        or os.environ.get("AWS_ENDPOINT_URL_S3")
-        or os.environ.get("AWS_ENDPOINT_URL")
-        or ""
-    )
-    client_options: dict[str, Any] = {"timeout": "60s"}
-    if endpoint.startswith("http://"):
-        client_options["allow_http"] = True
-    settings: dict[str, Any] = {
-        "client_options": client_options,
-        # the defaults would go on for three minutes: longer than any cloud's notice
-        "retry_config": {"max_retries": 4, "retry_timeout": timedelta(seconds=30)},
-        **options,
-    }
+    address = address_of(uri)
     try:
-        client = from_url(uri, **settings)
+        return ObstoreStore(address.uri, client_of(address, options))
+    except ArylError:
+        raise
     except Exception as error:
         raise map_error(error, f"cannot open the object store {uri}") from error
-    return ObstoreStore(uri, client)

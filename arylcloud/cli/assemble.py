@@ -17,6 +17,7 @@ from arylcloud.launcher.actions import Timing
 if TYPE_CHECKING:
     from arylcloud.core.job import JobSpec
     from arylcloud.launcher.actions import CreateLease
+    from arylcloud.launcher.handout import Handout
     from arylcloud.launcher.journal import Journal
     from arylcloud.launcher.loop import JobLauncher
     from arylcloud.launcher.state import JobState
@@ -43,17 +44,17 @@ def store_root_uri(folders: Folders, asked: str | None = None) -> str:
 def open_root(uri: str) -> ObjectStore:
     """For ``launch`` alone: a folder that is missing is made. Durable: what the journal is sure of
     must not be gone from the mailbox after a power cut."""
-    from arylcloud.checkpoint.store import open_store
+    from arylcloud.cli.stores import open_uri
 
-    return open_store(uri, durable=True)
+    return open_uri(uri, create=True, durable=True)
 
 
 def open_prefix(uri: str) -> ObjectStore:
     """The prefix of a job that is there. Never made: an empty folder where a disk is not mounted would
     be taken for a job without a history. Raises StoreError if it is missing."""
-    from arylcloud.checkpoint.store import open_store
+    from arylcloud.cli.stores import open_uri
 
-    return open_store(uri, create=False, durable=True)
+    return open_uri(uri, durable=True)
 
 
 def prefix_uri(root_uri: str, job_id: str) -> str:
@@ -136,6 +137,31 @@ class Parts:
     providers: dict[str, Provider]
 
 
+def _handout(
+    state: JobState, store: ObjectStore, root: str, runtime: str, folders: Folders
+) -> Handout | None:
+    """None: the store is a folder, which machines either see or do not."""
+    from arylcloud.cli.stores import lending_of, storage_of
+    from arylcloud.core.clock import SystemClock
+    from arylcloud.core.stores import JobPrefix, address_of, cloud_of
+    from arylcloud.launcher.handout import Handout
+
+    cloud = cloud_of(store.uri)
+    if cloud is None:
+        return None
+    address = address_of(store.uri)
+    return Handout(
+        job=JobPrefix(address=address, journal_id=state.journal_id, job_id=state.job_id),
+        root=address_of(root),
+        runtime_key=runtime,
+        store=store,
+        storage=storage_of(cloud, folders),
+        lending=lending_of(cloud, folders),
+        clock=SystemClock(),
+        for_s=state.spec.unattended_s,
+    )
+
+
 def build_launcher(
     job_id: str, state: JobState, parts: Parts, folders: Folders, *, adopted: bool = False
 ) -> JobLauncher:
@@ -147,7 +173,8 @@ def build_launcher(
     from arylcloud.core.codec import loads
     from arylcloud.core.errors import IntegrityError
     from arylcloud.launcher.desire import Desires
-    from arylcloud.launcher.executor import Executor
+    from arylcloud.launcher.executor import Boot, Executor
+    from arylcloud.launcher.handout import Given
     from arylcloud.launcher.housekeeping import Housekeeper
     from arylcloud.launcher.loop import JobLauncher
     from arylcloud.launcher.observe import Observer
@@ -161,20 +188,28 @@ def build_launcher(
     job = loads(mail.JobDoc, data, what=f"{parts.store.uri}/{mail.JOB_KEY}")
     root = root_of(parts.store.uri)
 
-    def boot_stub(action: CreateLease) -> str:
+    handout = _handout(state, parts.store, root, runtime_key(job.runtime_sha256), folders)
+
+    def boot(action: CreateLease) -> Boot:
         able = parts.providers[action.offer.cloud].capabilities()
-        return user_data(
+        if handout is None:
+            given = Given(runtime_url=f"{root}/{runtime_key(job.runtime_sha256)}")
+        else:
+            given = handout.given(action.offer.cloud, action.lease_id)
+        stub = user_data(
             store_uri=root,
             prefix_uri=parts.store.uri,
             runtime_sha256=job.runtime_sha256,
-            runtime_url=f"{root}/{runtime_key(job.runtime_sha256)}",
+            runtime_url=given.runtime_url,
+            boot_url=given.boot_url,
             job_id=job_id,
             lease_id=action.lease_id,
             journal_id=state.journal_id,
             until_s=action.until_s,
             metadata=able.metadata,
-            env={**able.machine_env, "ARYL_GPUS": str(action.offer.gpu_count or 0)},
+            env={**able.machine_env, **given.env, "ARYL_GPUS": str(action.offer.gpu_count or 0)},
         )
+        return Boot(user_data=stub, identity=given.identity)
 
     def address() -> str | None:
         secret = parts.store.get(mail.LAUNCHER_SECRETS_KEY)
@@ -195,7 +230,7 @@ def build_launcher(
         writer=new_writer_id(),
         clock=clock,
         timing=timing,
-        user_data=boot_stub,
+        boot=boot,
         notify=notifier(state.spec.notify, address, job_id),
         probe=probe,
     )
@@ -222,6 +257,7 @@ def build_launcher(
         clock=clock,
         timing=timing,
         housekeeper=Housekeeper(store=parts.store),
+        handout=handout,
         beat_every_s=2.0 if on_disk else BEAT_EVERY_S,
         adopted=adopted,
         admit=lambda found: check_same_market(job_id, found.market_clock, parts.providers),

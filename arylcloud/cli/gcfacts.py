@@ -77,11 +77,12 @@ def _knows(state: JobState, machine: Machine) -> bool:
 
 def _mailbox(state: JobState) -> ObjectStore | None:
     """None: its folder has been deleted, so that nobody can have gone on with the job."""
-    from arylcloud.checkpoint.store import file_path, open_store
+    from arylcloud.checkpoint.store import file_path
+    from arylcloud.cli.stores import open_uri
 
     if state.prefix_uri.startswith("file://") and not file_path(state.prefix_uri).is_dir():
         return None
-    return open_store(state.prefix_uri, create=False)
+    return open_uri(state.prefix_uri)
 
 
 def _newest(journal: Journal, state: JobState, store: ObjectStore) -> JobState:
@@ -154,13 +155,14 @@ def _prefix(root_uri: str, job_id: str) -> ObjectStore | None:
     """The mailbox of that job in that store; None where a folder is not there. ``job_id`` is a tag that
     anybody may have written: checked as a key before it becomes part of a path."""
     from arylcloud.checkpoint.keys import checked_key
-    from arylcloud.checkpoint.store import file_path, open_store, sub
+    from arylcloud.checkpoint.store import file_path, sub
+    from arylcloud.cli.stores import open_uri
 
     if root_uri.startswith("file://") and not file_path(root_uri).is_dir():
         return None
     if "/" in job_id:
         return None
-    return sub(open_store(root_uri, create=False), checked_key(f"jobs/{job_id}"))
+    return sub(open_uri(root_uri), checked_key(f"jobs/{job_id}"))
 
 
 def _document(store: ObjectStore, key: str, cls: type[T]) -> T | None:

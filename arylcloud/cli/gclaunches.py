@@ -60,11 +60,12 @@ def clear(journal: Journal, launch: Pending, state_dir: Path, *, dryrun: bool) -
 
 
 def _there(uri: str) -> ObjectStore | None:
-    from arylcloud.checkpoint.store import file_path, open_store
+    from arylcloud.checkpoint.store import file_path
+    from arylcloud.cli.stores import open_uri
 
     if uri.startswith("file://") and not file_path(uri).is_dir():
         return None
-    return open_store(uri, create=False)
+    return open_uri(uri)
 
 
 def _remove_folders(uri: str) -> None:

@@ -51,12 +51,13 @@ def launch(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout at the end.")] = False,
 ) -> int:
     """Run a job to completion: at the best offer, through interruptions, and cleaned up after."""
-    from arylcloud.cli.assemble import clouds_of, open_journal, open_root, prefix_uri, store_root_uri
+    from arylcloud.cli.assemble import clouds_of, open_journal, open_root, prefix_uri
     from arylcloud.cli.interrupts import Interrupts
     from arylcloud.cli.launchview import show
     from arylcloud.cli.output import emit_json, hanging, note
     from arylcloud.cli.requote import at_fixed_size, unmet
     from arylcloud.cli.settings import folders
+    from arylcloud.cli.stores import Root, agreed
     from arylcloud.cli.submission import submit_plan
     from arylcloud.core.tokens import new_job_id
 
@@ -83,9 +84,12 @@ def launch(
         return 0
 
     job_id = new_job_id(spec.name)
-    root_uri = store_root_uri(places, store)
-    root = open_root(root_uri)
-    prefix = open_root(prefix_uri(root_uri, job_id))
+    place = Root(places, store, plan.chosen.offer, clouds)
+    place.check()
+    agreed(place.question, yes)
+    place.make(journal.journal_id)
+    root = open_root(place.uri)
+    prefix = open_root(prefix_uri(place.uri, job_id))
     with Interrupts() as interrupts:
         try:
             submit_plan(plan, spec, secrets, job_id, root=root, prefix=prefix, journal=journal, places=places)

@@ -49,6 +49,9 @@ class MachineSpec:
     max_usd_per_hour: float | None
     disk_gb: float | None = None
     image: str | None = None
+    identity: str | None = None
+    """What it runs as (``core.stores.Lending.identity``): instance profile, service account, identity.
+    None = what the adapter's settings name, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,12 @@ NOTHING_WAS_CREATED = (CapacityError, QuotaError, AccessError, UsageError, Infea
 error of ``create``, and any of a repeated call, leaves it open what there is now."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boot:
+    user_data: str
+    identity: str | None = None
+
+
 @dataclass(slots=True)
 class Executor:
     journal: Journal
@@ -53,7 +59,8 @@ class Executor:
     writer: str
     clock: Clock
     timing: act.Timing
-    user_data: Callable[[act.CreateLease], str]
+    boot: Callable[[act.CreateLease], Boot]
+    """What a machine is made with; raises what the store's cloud says."""
     notify: Callable[[str, str], str]
     """(topic, text) → what became of it; raises ArylError when it could not be sent."""
     checkpoint_interval_s: float | None = None
@@ -159,13 +166,20 @@ class Executor:
         else:  # intended before a crash, or before a mailbox that did not answer: it has it first
             self.journal.flush(state.job_id, self.store)
         provider = self.providers[action.offer.cloud]
+        try:
+            boot = self.boot(action)
+        except (AccessError, UsageError) as error:
+            if first:
+                return self._refused(state, action, error)
+            raise
         spec = MachineSpec(
             token=action.token,
             journal_id=state.journal_id,
             job_id=state.job_id,
             lease_id=action.lease_id,
             offer=action.offer,
-            user_data=self.user_data(action),
+            user_data=boot.user_data,
+            identity=boot.identity,
             until_s=action.until_s,
             max_usd_per_hour=max_usd_per_hour(state, action.offer),
             disk_gb=state.spec.resources.disk_gb,
@@ -189,22 +203,34 @@ class Executor:
         state = self.note(
             state,
             ev.LeaseRefused(
-                lease_id=action.lease_id, kind=error.kind, code=error.code, message=error.message
+                lease_id=action.lease_id,
+                kind=error.kind,
+                code=error.code,
+                message=error.message,
+                hint=error.hint,
             ),
             strict=False,
         )
-        return self._bar(state, action.offer, error.kind)
+        return self._bar(state, action.offer, error)
 
     def _uncertain(self, state: JobState, action: act.CreateLease, error: ArylError) -> JobState:
         """There may be a machine: nothing new for this slot until a list has told."""
         uncertain = ev.CreateUncertain(lease_id=action.lease_id, kind=error.kind, message=error.message)
         state = self.note(state, uncertain, strict=False)
         if error.kind in ("capacity", "quota", "throttled"):  # what it says of the market holds
-            return self._bar(state, action.offer, error.kind)
+            return self._bar(state, action.offer, error)
         return state
 
-    def _bar(self, state: JobState, offer: Offer, kind: str) -> JobState:
-        bar = bar_for(kind, offer, state.market_clock.market_s(self.steady.now_s()), self.timing)
+    def _bar(self, state: JobState, offer: Offer, error: ArylError) -> JobState:
+        bar = bar_for(
+            error.kind,
+            offer,
+            state.market_clock.market_s(self.steady.now_s()),
+            self.timing,
+            scope=error.scope,
+            elsewhere=error.elsewhere,
+            before=state.bars,
+        )
         return state if bar is None else self.note(state, bar, strict=False)
 
     def _end(self, state: JobState, action: act.EndLease) -> JobState:

@@ -21,6 +21,7 @@ from arylcloud.core.errors import ArylError, ConflictError, IntegrityError, Loca
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.executor import Executor
 from arylcloud.launcher.fold import replay
+from arylcloud.launcher.handout import Handout
 from arylcloud.launcher.holder import refuse_beside_another
 from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.journal import Journal
@@ -58,6 +59,8 @@ class JobLauncher:
     timing: act.Timing
     housekeeper: Housekeeper
     beat_every_s: float = 2.0
+    handout: Handout | None = None
+    """None: the store is a folder."""
     adopted: bool = False
     admit: Callable[[JobState], None] = lambda _state: None
     """Asked once, before this launcher says that it is at work; raises where it must not be."""
@@ -135,6 +138,8 @@ class JobLauncher:
         state = self.executor.run(state, reconcile(state, observed, desired, now_s))
         if ours:
             self.housekeeper.tidy(state, self.clock.monotonic_s())
+            if self.handout is not None:
+                self.handout.tidy(state)
         return state
 
     def _price(self, state: JobState, observed: act.Observed) -> JobState:
@@ -183,6 +188,8 @@ class JobLauncher:
                 self.journal.flush(state.job_id, store)
                 store.delete([mail.SECRETS_KEY, mail.LAUNCHER_SECRETS_KEY, mail.LAUNCHER_KEY])
                 sweep_partials(store, now_s=self.clock.now_s(), older_than_s=PARTIAL_S)
+                if self.handout is not None:
+                    self.handout.end()
                 break
             except StoreError as error:
                 log.warning("the job has ended, but its prefix could not be tidied: %s", error.message)

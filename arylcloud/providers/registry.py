@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from arylcloud.core.errors import UsageError
 from arylcloud.core.live import LiveSource
 from arylcloud.core.ports import Checks, Infrastructure, PriceSource, Provider
+from arylcloud.core.stores import Lending, Storage
 from arylcloud.providers.settings import settings_for
 
 if TYPE_CHECKING:
@@ -37,6 +38,16 @@ CHECKS: Final[dict[str, str]] = {
     "aws": "arylcloud.providers.aws.checks:create",
 }
 """Name → ``module:factory`` of ``check``; ``create(state_dir, settings)``."""
+
+STORAGES: Final[dict[str, str]] = {
+    "aws": "arylcloud.providers.aws.bucket:create",
+}
+"""Name → ``module:factory`` of a cloud's buckets; ``create(state_dir, settings)``."""
+
+LENDINGS: Final[dict[str, str]] = {
+    "aws": "arylcloud.providers.aws.lending:create",
+}
+"""Name → ``module:factory`` of how machines reach a bucket; ``create(state_dir, settings)``."""
 
 
 class Adapter(Provider, PriceSource, Protocol):
@@ -67,6 +78,27 @@ def load_infrastructure(
     if path is None:
         return None
     return cast(Infrastructure, _factory(path)(state_dir, settings_for(name, environ, config_dir)))
+
+
+def load_storage(
+    name: str, *, state_dir: Path, environ: Mapping[str, str], config_dir: Path | None = None
+) -> Storage:
+    """Of the cloud called ``name``. Raises UsageError where its buckets cannot be used; else as ``load``."""
+    return cast(Storage, _of_bucket(STORAGES, name)(state_dir, settings_for(name, environ, config_dir)))
+
+
+def load_lending(
+    name: str, *, state_dir: Path, environ: Mapping[str, str], config_dir: Path | None = None
+) -> Lending:
+    """As ``load_storage``."""
+    return cast(Lending, _of_bucket(LENDINGS, name)(state_dir, settings_for(name, environ, config_dir)))
+
+
+def _of_bucket(table: Mapping[str, str], name: str) -> Callable[..., object]:
+    path = table.get(name)
+    if path is None:
+        raise UsageError(f"buckets of {name} cannot be used yet", hint=f"known: {', '.join(table)}, file://")
+    return _factory(path)
 
 
 def load_checks(

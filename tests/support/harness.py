@@ -19,7 +19,7 @@ from arylcloud.core.offer import Market, Offer
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import ObjectInfo, Provider
 from arylcloud.launcher import actions as act
-from arylcloud.launcher.executor import Executor
+from arylcloud.launcher.executor import Boot, Executor
 from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.loop import JobLauncher
@@ -188,7 +188,7 @@ class Harness:
             writer=f"l-{self.writers}",
             clock=self.watch,
             timing=self.timing,
-            user_data=lambda action: "stub",
+            boot=lambda action: Boot(user_data="stub"),
             notify=lambda topic, text: text,
             probe=self._probe,
         )

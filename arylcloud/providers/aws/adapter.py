@@ -9,12 +9,11 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from arylcloud.core.clock import MarketClock
-from arylcloud.core.errors import ArylError, CapacityError, OtherCloudError, UsageError
+from arylcloud.core.errors import ArylError, OtherCloudError
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import Billing, Capabilities, Machine, MachineSpec, MachineState, PricePoint
 from arylcloud.providers.aws import tags
@@ -22,7 +21,9 @@ from arylcloud.providers.aws.client import Calls
 from arylcloud.providers.aws.listprice import ListPrices
 from arylcloud.providers.aws.place import Places
 from arylcloud.providers.aws.quota import Quotas
+from arylcloud.providers.aws.roles import once_known
 from arylcloud.providers.aws.spotprice import SpotPrices
+from arylcloud.providers.bounds import as_asked, iso, not_offered, user_data_fits, within_cap
 from arylcloud.providers.settings import known_only
 
 log = logging.getLogger("arylcloud.aws")
@@ -41,7 +42,7 @@ KNOWN: Final = frozenset(
     ]
 )
 USER_DATA_BYTES: Final = 16_384
-_METADATA: Final = {"protocol": "ec2", "poll_s": "5"}
+_METADATA: Final = {"protocol": "ec2", "poll_s": "1"}
 """At EC2's own address, unless the machine's environment names another."""
 
 
@@ -84,12 +85,12 @@ class AwsProvider:
 
     def quote(self, offer: Offer) -> Offer:
         if not self._places.sold(offer):
-            raise _not_offered(offer)
+            raise not_offered(offer)
         price, at_s = self._price(offer)
         if at_s is None:  # the list cannot be read with these permissions: the catalogue's price, and its age
             return offer
         source = "AWS spot price history" if offer.market is Market.SPOT else "AWS Price List"
-        return replace(offer, usd_per_hour=price, as_of=_iso(at_s), source=source)
+        return replace(offer, usd_per_hour=price, as_of=iso(at_s), source=source)
 
     def price_history(self, offer: Offer, from_s: float, to_s: float) -> tuple[PricePoint, ...]:
         if offer.market is Market.SPOT:
@@ -103,19 +104,18 @@ class AwsProvider:
 
     def create(self, spec: MachineSpec) -> Machine:
         offer, region = spec.offer, spec.offer.region
-        size = len(spec.user_data.encode())
-        if size > USER_DATA_BYTES:
-            raise UsageError(f"the user data has {size} bytes; EC2 takes {USER_DATA_BYTES}")
+        user_data_fits(spec, USER_DATA_BYTES, "EC2")
         if not self._places.sold(offer):
-            raise _not_offered(offer)
+            raise not_offered(offer)
         if (there := self._with_token(region, spec.token)) is not None:
             return there
-        self._check_price(spec)
+        # EC2 itself holds spot prices to the cap, and nobody holds list prices
+        within_cap(spec, lambda: self._price(offer)[0])
         self._quotas.check(offer)
         asked = self._request(spec)
         self._places.zone_ids(region)  # asked for now: whatever fails once there is a machine hides it
         try:
-            answer = self._calls.act("ec2", region, "run_instances", **asked)
+            answer = once_known(lambda: self._calls.act("ec2", region, "run_instances", **asked))
         except ArylError as error:
             if error.code == "IdempotentParameterMismatch":  # another user data: there is a machine already
                 there = self._with_token(region, spec.token)
@@ -126,7 +126,7 @@ class AwsProvider:
                 raise OtherCloudError(error.message, code=error.code) from error
             raise
         machine = self._read(answer["Instances"][0], region)
-        self._as_asked(spec, machine)
+        as_asked(spec, machine, self.terminate)
         return machine
 
     def _request(self, spec: MachineSpec) -> dict[str, Any]:
@@ -151,21 +151,6 @@ class AwsProvider:
             ]
         return asked
 
-    def _as_asked(self, spec: MachineSpec, machine: Machine) -> None:
-        """The machine that was made is the one that may be paid for, or it ends at once."""
-        cap, price = spec.max_usd_per_hour, machine.usd_per_hour
-        problem = None
-        if (machine.instance_type, machine.market) != (spec.offer.instance_type, spec.offer.market.value):
-            problem = f"is a {machine.instance_type} ({machine.market})"
-        elif cap is not None and price is not None and price > cap:
-            problem = f"costs ${price:.4f}/h, more than ${cap:.4f}/h"
-        if problem is not None:
-            self.terminate(machine)
-            raise OtherCloudError(
-                f"aws: {machine.instance_id}, made for {spec.offer.key}, {problem}: it is being ended",
-                code="NotAsAsked",
-            )
-
     def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:
         regions = sorted({o.region for o in offers if o.cloud == "aws"}) or self._places.regions()
         wanted = (
@@ -185,23 +170,6 @@ class AwsProvider:
                 raise
 
     # ------------------------------------------------------------ parts
-
-    def _check_price(self, spec: MachineSpec) -> None:
-        """Before anything is made. EC2 itself holds spot prices to the cap, and nobody holds list prices."""
-        if spec.max_usd_per_hour is None:
-            return
-        price = self._price(spec.offer)[0]
-        if price is None:
-            raise UsageError(
-                f"the price of {spec.offer.key} is not known, so the cap of ${spec.max_usd_per_hour:.4f}/h "
-                "cannot be kept",
-                hint="arylcloud prices --refresh",
-            )
-        if price > spec.max_usd_per_hour:
-            raise CapacityError(
-                f"{spec.offer.key} costs ${price:.4f}/h, more than ${spec.max_usd_per_hour:.4f}/h",
-                code="SpotMaxPriceTooLow" if spec.offer.market is Market.SPOT else "PriceAboveCap",
-            )
 
     def _price(self, offer: Offer) -> tuple[float | None, float | None]:
         """($/h, wall seconds at which AWS said so; None = it did not)."""
@@ -291,7 +259,7 @@ def request(spec: MachineSpec, settings: Mapping[str, str]) -> dict[str, Any]:
             for kind in ("instance", "volume", "network-interface")
         ],
     }
-    if profile := settings.get("instance_profile"):
+    if profile := settings.get("instance_profile") or spec.identity:
         asked["IamInstanceProfile"] = {"Arn" if profile.startswith("arn:") else "Name": profile}
     if spec.offer.market is Market.SPOT:
         spot = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
@@ -299,11 +267,3 @@ def request(spec: MachineSpec, settings: Mapping[str, str]) -> dict[str, Any]:
             spot["MaxPrice"] = f"{spec.max_usd_per_hour:.5f}"
         asked["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": spot}
     return asked
-
-
-def _not_offered(offer: Offer) -> CapacityError:
-    return CapacityError(f"aws does not offer {offer.instance_type} in {offer.place}", code="NotOffered")
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -76,6 +76,36 @@ class Calls:
                 return found
             token = {"NextToken": page["NextToken"]}
 
+    def endpoint(self, service: str, region: str) -> str:
+        """Where its calls go: AWS's own address, or what the user's environment or profile names."""
+        return str(self._client(service, region).meta.endpoint_url)
+
+    def credentials(self) -> Any:
+        """botocore's frozen credentials, renewed where they are of the kind that ends; None = there are none.
+        Raises AccessError where they cannot be renewed."""
+        from botocore.exceptions import BotoCoreError
+
+        with self._lock:
+            try:
+                found = self._opened().get_credentials()
+                return None if found is None else found.get_frozen_credentials()
+            except BotoCoreError as error:
+                raise not_sent(error, "aws") from error
+
+    def signed_get(self, region: str, bucket: str, key: str, for_s: int) -> str:
+        """A link to read one object by. No call goes out, unless credentials have to be renewed."""
+        from botocore.exceptions import BotoCoreError
+
+        client = self._client("s3", region)
+        try:
+            return str(
+                client.generate_presigned_url(
+                    "get_object", Params={"Bucket": bucket, "Key": key}, ExpiresIn=for_s
+                )
+            )
+        except BotoCoreError as error:
+            raise not_sent(error, f"aws {region}: sign") from error
+
     def _call(self, client: Any, operation: str, asked: dict[str, Any]) -> Any:
         from botocore import exceptions as errors
         from botocore.parsers import ResponseParserError
@@ -95,7 +125,11 @@ class Calls:
                 self._clients[key] = self._make(service, region)
             return self._clients[key]
 
-    def _make(self, service: str, region: str) -> Any:
+    def _opened(self) -> Any:
         if self._session is None:
             self._session = session.session(self._profile, "launching on AWS needs boto3")
-        return session.client(self._session, service, region, connect_timeout=10, read_timeout=60)
+        return self._session
+
+    def _make(self, service: str, region: str) -> Any:
+        more = {"signature_version": "s3v4"} if service == "s3" else {}  # links would be of an older kind
+        return session.client(self._opened(), service, region, connect_timeout=10, read_timeout=60, **more)

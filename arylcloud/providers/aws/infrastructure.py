@@ -1,4 +1,4 @@
-"""``Infrastructure`` on EC2: security groups that we made, and what a machine may leave behind.
+"""``Infrastructure`` on AWS: security groups and roles that we made, and what a machine may leave behind.
 
 A machine's disk and network interface end with it. One that is found unattached all the same is ours to
 remove: a disk is paid for, a network interface keeps its security group from being removed.
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from arylcloud.core.errors import ArylError, ConflictError
 from arylcloud.core.ports import Resource
+from arylcloud.providers.aws import roles
 from arylcloud.providers.aws.adapter import KNOWN
 from arylcloud.providers.aws.client import Calls
 from arylcloud.providers.aws.place import Places
@@ -53,9 +54,13 @@ class AwsInfrastructure:
         regions = self._places.regions()
         with ThreadPoolExecutor(min(8, len(regions) or 1), thread_name_prefix="aws-resources") as pool:
             found = pool.map(lambda region: self._of_region(region, journal_id), regions)
-            return tuple(resource for part in found for resource in part)
+            there = tuple(resource for part in found for resource in part)
+        return there + roles.resources(self._calls, journal_id=journal_id)
 
     def remove(self, resource: Resource) -> None:
+        if resource.kind == roles.ROLE:
+            roles.remove(self._calls, resource.region, resource.resource_id)
+            return
         operation, parameter = _DELETE[resource.kind]
         try:
             self._calls.act("ec2", resource.region, operation, **{parameter: resource.resource_id})

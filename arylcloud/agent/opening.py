@@ -1,0 +1,110 @@
+"""How a machine opens its job's prefix: as what it runs as, or with what it was lent.
+
+A machine of the store's own cloud has a role, a service account or a managed identity; obstore asks the
+metadata service, and so renews it without anybody's help. To a machine of another cloud credentials are lent:
+the first by way of the boot stub, the next by the mailbox, where the launcher lays them down in good time.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from arylcloud.agent.config import EC2_METADATA_URL, LENT_FILE, Config
+from arylcloud.checkpoint.store import open_store
+from arylcloud.core.codec import loads
+from arylcloud.core.errors import ArylError
+from arylcloud.core.ports import ObjectStore
+from arylcloud.core.protocol import LENT_KEY, LentDoc
+from arylcloud.core.stores import cloud_of
+
+LOOK_S = 60.0
+"""Between two looks for newer ones: they come when half of the time is over."""
+MSI_PATH = "/metadata/identity/oauth2/token"
+
+
+def open_prefix(config: Config) -> ObjectStore:
+    """Never makes a folder: it is there, or this is the wrong place. Raises UsageError, StoreError,
+    IntegrityError. Where credentials are lent, a thread renews them from now on."""
+    options: dict[str, Any] = dict(config.store_options)
+    file = config.home / LENT_FILE
+    if not file.exists():
+        options.update(_metadata(config))
+        return open_store(config.prefix_uri, create=False, **options)
+    lent = Lent(loads(LentDoc, file.read_bytes(), what=LENT_FILE), log=_say)
+    file.unlink()  # from here on in memory only
+    store = open_store(config.prefix_uri, create=False, credential_provider=lent, **options)
+    lent.renew_from(store)
+    return store
+
+
+def _metadata(config: Config) -> dict[str, str]:
+    """Where the metadata service is not at the usual address, its credentials are there, too."""
+    if config.metadata_url == EC2_METADATA_URL:
+        return {}
+    cloud = cloud_of(config.prefix_uri)
+    if cloud == "aws" and config.metadata == "ec2":
+        return {"metadata_endpoint": config.metadata_url}
+    if cloud == "azure" and config.metadata == "azure":
+        return {"msi_endpoint": config.metadata_url + MSI_PATH}
+    return {}  # Google's is found by GCE_METADATA_HOST
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"arylcloud: {text}\n")  # boot.log
+
+
+class Lent(threading.Thread):
+    """obstore's credential provider. Those that have ended are used all the same: the store's refusal is
+    waited out as an outage is."""
+
+    def __init__(self, first: LentDoc, *, log: Callable[[str], None], look_s: float = LOOK_S) -> None:
+        super().__init__(name="lent", daemon=True)
+        self._current = first
+        self._log = log
+        self._look_s = look_s
+        self._store: ObjectStore | None = None
+        self._halt = threading.Event()
+        self._said = ""
+
+    def __call__(self) -> dict[str, Any]:
+        current = self._current
+        return {**current.secret, "expires_at": datetime.fromtimestamp(current.expires_s, UTC)}
+
+    @property
+    def expires_s(self) -> float:
+        return self._current.expires_s
+
+    def renew_from(self, store: ObjectStore) -> None:
+        self._store = store
+        self.start()
+
+    def stop(self) -> None:
+        self._halt.set()
+
+    def run(self) -> None:
+        while not self._halt.wait(self._look_s):
+            try:
+                self.look()
+                self._said = ""
+            except ArylError as error:
+                if error.message != self._said:
+                    self._log(f"no new credentials: {error.message}")
+                self._said = error.message
+            except Exception as error:  # noqa: BLE001 - tried again: silence would cut the machine off
+                self._log(f"no new credentials: {type(error).__name__}")
+
+    def look(self) -> bool:
+        """Whether there were newer ones. Raises StoreError, IntegrityError."""
+        assert self._store is not None
+        data = self._store.get(LENT_KEY)
+        if data is None:
+            return False
+        found = loads(LentDoc, data, what=LENT_KEY)
+        newer = found.expires_s > self._current.expires_s
+        if newer:
+            self._current = found
+        return newer
