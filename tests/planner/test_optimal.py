@@ -16,6 +16,7 @@ from support.goldens import FORMULAS, on_v100, sorted_rates
 from support.lps import Columns, at_least, columns, common, filled, largest
 
 from arylcloud.planner.cluster import Allocation, ClusterProblem, isolated_rates, violation
+from arylcloud.planner.policies.min_total_duration import SLACK
 from arylcloud.planner.policies.registry import POLICIES
 
 WITHIN = 1e-6
@@ -65,6 +66,28 @@ def test_max_min(name: str, seed: int) -> None:
 def test_makespan(name: str, seed: int) -> None:
     problem, lp, _, value = posed(name, seed)
     assert value == pytest.approx(1 / common(lp, problem.steps_left), rel=WITHIN)
+
+
+@settings(max_examples=60)
+@given(seed=SEEDS)
+def test_the_shortest_takes_no_more_than_it_needs(seed: int) -> None:
+    """Of the answers with the least makespan, the least GPU-time, each type's by how fast it is on the mean;
+    or everybody all the time on the fastest type, where that fits."""
+    problem, lp, found, value = posed("min_total_duration_perf", seed)
+    usable = np.where(problem.workers > 0, problem.throughput, 0.0)
+    if (found.shares.sum(axis=1) == 1).all() and (found.shares[found.shares > 0] == 1).all():
+        assert (found.shares.argmax(axis=1) == usable.argmax(axis=1)).all()
+        return
+    got = (problem.throughput * found.shares).sum(axis=1)
+    if (got <= problem.steps_left / value * (1 + SLACK)).all():
+        return  # everybody is on the pace that the makespan asks for
+    speed = (problem.throughput / problem.throughput.max(axis=1, keepdims=True)).mean(axis=0)
+    price = problem.gpus[:, None] * speed
+    least = largest(
+        lp, -price.ravel(), rows=at_least(lp, problem.steps_left / value * (1 - 1e-9), np.zeros(len(problem)))
+    )
+    assert least is not None
+    assert float((price * found.shares).sum()) == pytest.approx(-least, rel=2e-3)
 
 
 @pytest.mark.parametrize("name", FAIR)

@@ -116,6 +116,7 @@ def test_exact_optima_are_not_worse(name: str, jct: float, makespan: float, cost
 @pytest.mark.parametrize(
     ("each", "name", "makespan"),
     [
+        (36, "min_total_duration_perf", 165.83),
         (36, "max_min_fairness_perf", 171.14),
         (12, "min_total_duration_perf", 165.93),
         (12, "max_min_fairness_perf", 201.05),
