@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PROVIDERS: Final[dict[str, str]] = {
     "local": "arylcloud.providers.local.adapter:create",
     "aws": "arylcloud.providers.aws.adapter:create",
+    "gcp": "arylcloud.providers.gcp.adapter:create",
 }
 """Name → ``module:factory``; a factory is ``create(state_dir, settings) -> Provider``."""
 

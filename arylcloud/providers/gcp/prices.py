@@ -8,7 +8,7 @@ seconds to import and add nothing. Which machines there are, and where, the cata
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -37,14 +37,12 @@ class GcpPrices:
 
     cloud = "gcp"
 
-    def __init__(
-        self, base: str, compute: str, project: str | None, api_key: str | None, patience: Patience
-    ) -> None:
-        self._base = base
-        self._compute = compute
-        self._project = project
-        self._api_key = api_key
+    def __init__(self, settings: Mapping[str, str], patience: Patience) -> None:
+        self._settings = settings
+        self._compute = endpoint(settings.get("api_endpoint"), COMPUTE, what="[gcp] api_endpoint")
+        self._project = settings.get("project")
         self._web = Web("gcp", patience)
+        _catalogue(settings)
 
     def parts(self, known: Known, regions: Sequence[str], meter: Meter) -> list[Part]:  # noqa: ARG002
         """One: the list cannot be asked for by region. ``regions`` narrows what is taken from it, and such a
@@ -54,19 +52,12 @@ class GcpPrices:
         return [Part(name=name, regions=tuple(regions), markets=both, max_age_s=MAX_AGE_S)]
 
     def ask(self, part: Part, memory: Memory, known: Known, meter: Meter) -> Answer:  # noqa: ARG002
-        headers = {"X-Goog-Api-Key": self._api_key} if self._api_key else _identity(self._base)
-        prices_of, token = Parts(), ""
-        while True:
-            query = {"pageSize": PAGE, "currencyCode": "USD"} | ({"pageToken": token} if token else {})
-            url = f"{self._base}/v1/services/{COMPUTE_ENGINE}/skus?{urlencode(query)}"
-            page = self._web.get_json(url, meter, headers)
+        prices_of = Parts()
+        for page in pages(self._web, self._settings, meter):
             skus = page.get("skus") or ()
             meter.count(raw_rows=len(skus))
             for sku in skus:
                 prices_of.read(sku)
-            token = page.get("nextPageToken") or ""
-            if not token:
-                break
         left_out = dict(prices_of.left_out)
         shapes, places = known.shapes, known.places
         if self._project:
@@ -78,6 +69,24 @@ class GcpPrices:
                 left_out[f"new machine types, and zones: {error.message}"] = 1
         prices = _machines(prices_of, shapes, places, part.regions, left_out)
         return Answer(prices=prices, source=SOURCE, left_out=left_out, shapes=shapes)
+
+
+def pages(web: Web, settings: Mapping[str, str], meter: Meter) -> Iterator[Any]:
+    """Every page of Compute Engine's SKUs. Raises as ``Web.get_json``; AccessError without credentials."""
+    base, key = _catalogue(settings), settings.get("api_key")
+    headers = {"X-Goog-Api-Key": key} if key else _identity(base)
+    token = ""
+    while True:
+        query = {"pageSize": PAGE, "currencyCode": "USD"} | ({"pageToken": token} if token else {})
+        page = web.get_json(f"{base}/v1/services/{COMPUTE_ENGINE}/skus?{urlencode(query)}", meter, headers)
+        yield page
+        token = page.get("nextPageToken") or ""
+        if not token:
+            return
+
+
+def _catalogue(settings: Mapping[str, str]) -> str:
+    return endpoint(settings.get("billing_endpoint"), DEFAULT, what="[gcp] billing_endpoint")
 
 
 def _identity(base: str) -> dict[str, str]:
@@ -133,6 +142,4 @@ def _token() -> str:
 def create(settings: Mapping[str, str], patience: Patience) -> GcpPrices:
     """``billing_endpoint`` is where the catalogue is, ``api_key`` the key for it (none: the application
     default credentials); ``project`` and ``api_endpoint``: who may tell of machine types, and where."""
-    base = endpoint(settings.get("billing_endpoint"), DEFAULT, what="[gcp] billing_endpoint")
-    compute = endpoint(settings.get("api_endpoint"), COMPUTE, what="[gcp] api_endpoint")
-    return GcpPrices(base, compute, settings.get("project"), settings.get("api_key"), patience)
+    return GcpPrices(settings, patience)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from arylcloud.core.live import Shape
@@ -82,6 +83,8 @@ class Parts:
 
     usd: dict[tuple[str, str, Market], float] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
+    effective: dict[tuple[str, str, Market], str] = field(default_factory=dict)
+    """Since when the price is in force, as the list has it (RFC 3339)."""
 
     def read(self, sku: Mapping[str, Any]) -> None:
         """Take in one SKU of the list."""
@@ -102,28 +105,46 @@ class Parts:
         if usd is None:
             return "no hourly price in US dollars"
         market = Market.SPOT if usage == "Preemptible" or _SPOT.search(text) else Market.ON_DEMAND
+        since = str(sku["pricingInfo"][-1].get("effectiveTime") or "")
         for region in sku.get("serviceRegions") or ():
             key = (part, region, market)
-            self.usd[key] = max(usd, self.usd.get(key, 0.0))  # of two, never the one that promises less
+            if usd >= self.usd.get(key, 0.0):  # of two, never the one that promises less
+                self.usd[key], self.effective[key] = usd, since
         return None
 
     def machine_usd(self, name: str, shape: Shape, region: str, market: Market) -> float | None:
         """Per hour of a machine; None where a part of it has no price there."""
-        recipe = next((recipe for prefix, recipe in RECIPES if name.startswith(prefix)), None)
-        gpu_count = number_of_gpus(name, shape)
-        if recipe is None or gpu_count is None:
+        needs = _needs(name, shape)
+        if needs is None:
             return None
-        needs = [(recipe.gpu, gpu_count)]
-        if recipe.core is not None:
-            if shape.vcpus is None or shape.mem_gib is None:
-                return None
-            needs += [(f"{recipe.core}/core", shape.vcpus), (f"{recipe.core}/ram", shape.mem_gib)]
-        if recipe.ssd_gib_per_gpu:
-            needs.append(("ssd", recipe.ssd_gib_per_gpu * gpu_count))
         prices = [self.usd.get((part, region, market)) for part, _ in needs]
         if any(price is None for price in prices):
             return None
         return sum(amount * price for (_, amount), price in zip(needs, prices, strict=True) if price)
+
+    def since_s(self, name: str, shape: Shape, region: str, market: Market) -> float | None:
+        """Wall seconds since when the machine costs what it does; None where the list does not say."""
+        moments = [self.effective.get((part, region, market)) for part, _ in _needs(name, shape) or ()]
+        try:
+            return max((datetime.fromisoformat(one).timestamp() for one in moments if one), default=None)
+        except ValueError:
+            return None
+
+
+def _needs(name: str, shape: Shape) -> list[tuple[str, float]] | None:
+    """(part, how much of it); None for a machine whose parts are not known."""
+    recipe = next((recipe for prefix, recipe in RECIPES if name.startswith(prefix)), None)
+    gpu_count = number_of_gpus(name, shape)
+    if recipe is None or gpu_count is None:
+        return None
+    needs = [(recipe.gpu, gpu_count)]
+    if recipe.core is not None:
+        if shape.vcpus is None or shape.mem_gib is None:
+            return None
+        needs += [(f"{recipe.core}/core", shape.vcpus), (f"{recipe.core}/ram", shape.mem_gib)]
+    if recipe.ssd_gib_per_gpu:
+        needs.append(("ssd", recipe.ssd_gib_per_gpu * gpu_count))
+    return needs
 
 
 def number_of_gpus(name: str, shape: Shape) -> float | None:
