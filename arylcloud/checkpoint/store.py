@@ -26,6 +26,8 @@ from arylcloud.core.ports import ObjectInfo, ObjectStore
 from arylcloud.core.stores import SCHEMES, address_of
 
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
+_REFUSED = re.compile(r"status code: (403|401)\b|<Code>(AccessDenied|ExpiredToken|InvalidToken)</Code>")
+"""In what obstore calls a generic error: lists, and bulk deletes."""
 
 
 class StoreAccessError(AccessError, StoreError):
@@ -262,7 +264,8 @@ def map_error(error: Exception, what: str) -> ArylError:
     number = error.errno if isinstance(error, OSError) else None
     if number is None and (match := _OS_ERROR.search(str(error))):
         number = int(match[1])
-    kind, hint = _BY_ERRNO.get(number or 0) or _BY_CLASS.get(type(error).__name__) or (StoreError, _ASK)
+    named = "PermissionDeniedError" if _REFUSED.search(str(error)) else type(error).__name__
+    kind, hint = _BY_ERRNO.get(number or 0) or _BY_CLASS.get(named) or (StoreError, _ASK)
     reason = os.strerror(number) if number is not None else text[:300]
     return kind(f"{what}: {reason}", hint=hint, code=type(error).__name__)
 

@@ -19,11 +19,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from clouds.stores.rolemetadata import Credentials, RoleMetadata
+
 from arylcloud.core.clock import SystemClock
 from arylcloud.core.errors import OtherCloudError
 from arylcloud.providers.local import processes
 from arylcloud.providers.local.machines import Instance
-from arylcloud.providers.local.metadata import MetadataService, Tokens
+from arylcloud.providers.local.metadata import Tokens
 
 LOOK_EVERY_S = 0.05
 
@@ -57,13 +59,15 @@ Serve = Callable[["Boots"], Metadata]
 
 
 def ec2(boots: Boots) -> Metadata:
-    """IMDSv2, as the local cloud serves it."""
-    return MetadataService(
+    """IMDSv2, as the local cloud serves it, with the credentials of the machine's role."""
+    made = RoleMetadata(
         lookup=boots.lookup,
         renew=lambda instance_id, until_s: None,  # EC2 keeps no such thing
         tokens=Tokens(secrets.token_bytes(32), SystemClock()),
         own_addresses=sys.platform == "linux",
     )
+    made.credentials = lambda instance_id: boots.credentials(instance_id)
+    return made
 
 
 class Boots:
@@ -74,6 +78,7 @@ class Boots:
 
     def __init__(self, folder: Path, *, serve: Serve = ec2, python: str = sys.executable) -> None:
         self.exited: Callable[[str], None] = lambda instance_id: None
+        self.credentials: Credentials = lambda instance_id: None
         self._folder = folder
         self._python = python
         self._gates: dict[str, processes.Gate] = {}

@@ -89,11 +89,15 @@ class Account:
     lag_s: float = 0.0
     """For so long a new instance is missing in lists."""
     notice_s: float = 120.0
+    profile_lag_s: float = 0.0
+    """For so long EC2 does not know a new instance profile."""
     page: int = 0
     """Most instances in an answer to DescribeInstances; 0 = as asked."""
     says_when: bool = True
     """Whether an interrupted machine's StateTransitionReason has a time."""
     lives: dict[str, Life] = field(default_factory=dict)
+    profiles: dict[str, str] = field(default_factory=dict)
+    """Instance → its instance profile."""
     tokens: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Client token → (what was asked, instance)."""
     calls: list[tuple[str, str]] = field(default_factory=list)

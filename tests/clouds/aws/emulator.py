@@ -31,6 +31,7 @@ from xml.sax.saxutils import escape
 from clouds.aws.account import Account, Fault, Life
 from clouds.boots import Booting, Boots
 from clouds.prices.aws import _attributes, _product
+from clouds.stores.awsaccess import Asked, NotAllowed, Session, Sessions, asked_by, iso
 
 from arylcloud.core.offer import Market, Offer
 
@@ -49,7 +50,6 @@ QUOTA_CODES = {
 USER_DATA_BYTES = 16384
 TICK_S = 0.05
 Answer = tuple[int, str, bytes]
-_SIGNED = re.compile(r"Credential=([^/]+)/\d+/([^/]+)/([^/]+)/")
 _STATES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48}
 
 
@@ -70,10 +70,12 @@ class AwsEmulator:
         self.accounts: dict[str, Account] = {}
         self.boots = boots
         self._lock = threading.RLock()  # moto is not made for threads
+        self.sessions = Sessions()
         self._numbers = count(1)
         self._closing = threading.Event()
         if boots is not None:
             boots.exited = self.ended_itself
+            boots.credentials = self.credentials_of
 
     # ------------------------------------------------------------ for tests
 
@@ -111,6 +113,15 @@ class AwsEmulator:
                 if life is not None and life.live:
                     self._end(account, life, "Client.InstanceInitiatedShutdown", "")
 
+    def credentials_of(self, instance_id: str) -> tuple[str, dict[str, str]] | None:
+        """What the instance's metadata service shows of its role."""
+        with self._lock:
+            for account in self.accounts.values():
+                if (profile := account.profiles.get(instance_id)) is not None:
+                    session = self.sessions.of_instance(account, profile)
+                    return None if session is None else (str(session.role), session.document)
+        return None
+
     def __enter__(self) -> AwsEmulator:
         from moto.server import DomainDispatcherApplication, create_backend_app
         from werkzeug.serving import WSGIRequestHandler, make_server
@@ -139,24 +150,23 @@ class AwsEmulator:
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        signed = _SIGNED.search(environ.get("HTTP_AUTHORIZATION", ""))
-        account = self.accounts.get(signed[1]) if signed else None
-        if signed is None or (account is None and signed[3] != "s3"):
-            query = signed is None or signed[3] in ("ec2", "sts", "iam")
+        asked = asked_by(environ)
+        session = self.sessions.by_key.get(asked.key) if asked else None
+        account = session.account if session else self.accounts.get(asked.key) if asked else None
+        if asked is None or account is None:
+            query = asked is None or asked.service in ("ec2", "sts", "iam")
             answer = _refusal(
                 Refused("AuthFailure", "AWS was not able to validate the provided access credentials", 401),
                 "ec2" if query else "json",
             )
-        elif account is None or signed[3] == "s3":
-            if account is not None:
-                environ["HTTP_X_MOTO_ACCOUNT_ID"] = account.id
-            environ["wsgi.input"] = io.BytesIO(body)
-            with self._lock:
-                return list(self._moto(environ, start))
+        elif asked.service == "s3":
+            return self._s3(environ, start, account, asked, session, body)
+        elif session is not None:
+            answer = _refusal(Refused("AccessDenied", "of a session", 403), "query")
         else:
             try:
                 with self._lock:
-                    answer = self._answer(environ, account, signed[2], signed[3], body)
+                    answer = self._answer(environ, account, asked.region, asked.service, body)
             except Cut:
                 environ["werkzeug.socket"].close()
                 return []
@@ -167,6 +177,32 @@ class AwsEmulator:
         headers = [("Content-Type", kind), ("Content-Length", str(len(data)))]
         start(f"{status} {'OK' if status < 400 else 'Refused'}", headers)
         return [data]
+
+    def _s3(
+        self,
+        environ: dict[str, Any],
+        start: Callable[..., Any],
+        account: Account,
+        asked: Asked,
+        session: Session | None,
+        body: bytes,
+    ) -> Iterable[bytes]:
+        environ["HTTP_X_MOTO_ACCOUNT_ID"] = account.id
+        environ["wsgi.input"] = io.BytesIO(body)
+        got: list[Any] = []
+        with self._lock:
+            try:
+                self.sessions.check(asked, session.secret if session else "emulated", session, environ, body)
+                parts = list(self._moto(environ, lambda *given: got.append(given)))
+                if session and got[0][0].startswith("404"):
+                    self.sessions.hide(session, environ)
+            except NotAllowed as refused:
+                data = b"" if environ["REQUEST_METHOD"] == "HEAD" else refused.document
+                headers = [("Content-Type", "application/xml"), ("Content-Length", str(len(data)))]
+                start(f"{refused.status} Refused", headers)
+                return [data]
+        start(*got[0])
+        return parts
 
     def _answer(
         self, environ: dict[str, Any], account: Account, region: str, service: str, body: bytes
@@ -302,6 +338,8 @@ class AwsEmulator:
             launched_s=instance.launch_time and _seconds(instance.launch_time),
         )
         account.lives[instance.id] = life
+        if profile := asked.get("IamInstanceProfile.Name") or asked.get("IamInstanceProfile.Arn"):
+            account.profiles[instance.id] = profile
         account.tokens[token] = (what, instance.id)
         _set_state(life, "pending")
         return 200, kind, self._shown(account, tree)
@@ -338,7 +376,11 @@ class AwsEmulator:
         if profile is not None:
             from moto.iam import iam_backends
 
-            known = iam_backends[account.id]["aws"].get_instance_profiles()
+            known = [
+                p
+                for p in iam_backends[account.id]["aws"].get_instance_profiles()
+                if time.time() >= p.create_date.replace(tzinfo=UTC).timestamp() + account.profile_lag_s
+            ]
             if profile not in {p.name for p in known} | {p.arn for p in known}:
                 raise Refused(
                     "InvalidParameterValue",
@@ -463,6 +505,31 @@ class AwsEmulator:
             if group in {one.id for one in nic.group_set}:
                 raise Refused("DependencyViolation", f"resource {group} has a dependent object")
         return self._to_moto(environ, account, urlencode(asked).encode())
+
+    # ------------------------------------------------------------ sessions
+
+    def _AssumeRole(
+        self, environ: dict[str, Any], account: Account, region: str, asked: dict[str, str]
+    ) -> Answer:
+        from moto.iam import iam_backends
+
+        for_s = int(asked.get("DurationSeconds", 3600))
+        name = asked["RoleArn"].rpartition("/")[2]
+        roles = {role.name: role for role in iam_backends[account.id]["aws"].roles.values()}
+        role = roles.get(name)
+        if role is None or role.arn != asked["RoleArn"]:
+            raise Refused("AccessDenied", f"not authorized to perform: sts:AssumeRole on {name}", 403)
+        if not 900 <= for_s <= role.max_session_duration:
+            raise Refused("ValidationError", "The requested DurationSeconds exceeds the MaxSessionDuration")
+        return _session("AssumeRole", self.sessions.issue(account, name, asked.get("Policy"), for_s))
+
+    def _GetFederationToken(
+        self, environ: dict[str, Any], account: Account, region: str, asked: dict[str, str]
+    ) -> Answer:
+        if not 2 <= len(asked["Name"]) <= 32:
+            raise Refused("ValidationError", "Name has between 2 and 32 characters")
+        for_s = int(asked.get("DurationSeconds", 43200))
+        return _session("GetFederationToken", self.sessions.issue(account, None, asked.get("Policy"), for_s))
 
     # ------------------------------------------------------------ what goes by itself
 
@@ -661,6 +728,19 @@ def _iso(at_s: float) -> str:
 def _xml(operation: str, body: str) -> Answer:
     text = f'<{operation}Response xmlns="{NS}"><requestId>r-1</requestId>{body}</{operation}Response>'
     return 200, "text/xml;charset=UTF-8", text.encode()
+
+
+def _session(operation: str, made: Session) -> Answer:
+    body = (
+        f"<{operation}Result><Credentials><AccessKeyId>{made.key}</AccessKeyId>"
+        f"<SecretAccessKey>{made.secret}</SecretAccessKey><SessionToken>{made.token}</SessionToken>"
+        f"<Expiration>{iso(made.expires_s)}</Expiration></Credentials></{operation}Result>"
+    )
+    text = (
+        f'<{operation}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/">{body}'
+        f"<ResponseMetadata><RequestId>r-1</RequestId></ResponseMetadata></{operation}Response>"
+    )
+    return 200, "text/xml", text.encode()
 
 
 def _json(document: dict[str, Any]) -> Answer:

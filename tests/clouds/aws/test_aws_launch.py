@@ -130,6 +130,27 @@ def test_a_notice_on_the_way(booting: AwsEmulator, rich: Account, tmp_path: Path
     assert booting.boots.running == []
 
 
+def test_in_a_bucket_of_its_own(booting: AwsEmulator, rich: Account, tmp_path: Path) -> None:
+    """No store is named: the account's bucket, made with consent; machines run as a role of the job's own."""
+    home = tmp_path / "home"
+    args = ["launch", str(DIGITS / "job.yaml"), "--infra", HERE, "--env", "DIGITS_STEP_S=0.005", "--json"]
+    refused = arylcloud(home, *args)
+    assert refused.returncode == 2, refused.stderr
+    done = arylcloud(home, *args, "-y")
+    consoles = "\n".join(booting.boots.console(i) for i in rich.lives) if booting.boots else ""
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{consoles}"
+    document = json.loads(done.stdout)
+    assert document["prefix_uri"].startswith(f"s3://arylcloud-{rich.id}-us-east-1/jobs/")
+    assert "will make the bucket" in done.stderr
+    (life,) = rich.lives.values()
+    assert life.instance_id in rich.profiles
+    assert rich.called["CreateRole"] == 1
+    wait_for(lambda: rich.called["DeleteRole"] == 1, "the end of the role", 60.0)
+    logs = arylcloud(home, "logs", document["job_id"])
+    assert logs.returncode == 0
+    assert logs.stdout
+
+
 def test_without_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)

@@ -1,0 +1,248 @@
+"""S3 through the emulated AWS: the store contract, the user's credentials, who may do what."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+pytest.importorskip("boto3", reason="needs arylcloud[aws]")
+pytest.importorskip("moto.server", reason="needs moto[server]")
+
+from checkpoint.contract import ObjectStoreContract
+from clouds.aws.account import Account
+from clouds.aws.emulator import AwsEmulator
+
+from arylcloud.checkpoint.store import StoreAccessError, open_store, sub
+from arylcloud.core.errors import AccessError, StoreError, UsageError
+from arylcloud.core.ports import ObjectStore
+from arylcloud.core.stores import JobPrefix, address_of
+from arylcloud.providers.aws import bucket, infrastructure, lending, roles
+from arylcloud.providers.aws.client import Calls
+
+NUMBERS = count(1)
+ROOT = "s3://arylcloud-test/root"
+MINE = JobPrefix(address=address_of(f"{ROOT}/jobs/mine-00000001"), journal_id="j1", job_id="mine-00000001")
+OTHER = JobPrefix(address=address_of(f"{ROOT}/jobs/mine-00000002"), journal_id="j1", job_id="mine-00000002")
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[AwsEmulator]:
+    with AwsEmulator() as emulator:
+        yield emulator
+
+
+@pytest.fixture(scope="module")
+def account(aws: AwsEmulator) -> Iterator[Account]:
+    made = aws.account()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in aws.environ(made).items():
+            patch.setenv(name, value)
+        bucket.create(Path(), {}).make(address_of(ROOT), "us-east-1", "j1")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def storage(account: Account) -> bucket.AwsStorage:
+    return bucket.create(Path(), {})
+
+
+@pytest.fixture(scope="module")
+def made(account: Account) -> lending.AwsLending:
+    return lending.create(Path(), {})
+
+
+@pytest.fixture
+def lender(made: lending.AwsLending) -> Iterator[lending.AwsLending]:
+    yield made
+    for job in (MINE, OTHER):
+        made.revoke(job)
+
+
+@pytest.fixture(scope="module")
+def lent_root(made: lending.AwsLending, aws: AwsEmulator) -> ObjectStore:
+    return lent(made, aws, MINE)
+
+
+class TestS3(ObjectStoreContract):
+    races, reads = 4, 10
+
+    @pytest.fixture
+    def store(self, storage: bucket.AwsStorage) -> ObjectStore:
+        uri = f"s3://arylcloud-test/c{next(NUMBERS)}"
+        return open_store(uri, **storage.options(address_of(uri)))
+
+
+class TestLent(ObjectStoreContract):
+    """With credentials that are lent: all that a machine elsewhere has."""
+
+    races, reads = 4, 10
+
+    @pytest.fixture
+    def store(self, lent_root: ObjectStore) -> ObjectStore:
+        return sub(lent_root, f"c{next(NUMBERS)}")
+
+
+def lent(lender: lending.AwsLending, aws: AwsEmulator, job: JobPrefix, uri: str | None = None) -> ObjectStore:
+    from datetime import UTC, datetime
+
+    grant = lender.lend(job, 3600.0)
+    found = {**grant.secret, "expires_at": datetime.fromtimestamp(grant.expires_s, UTC)}
+    return open_store(
+        uri or job.address.uri, endpoint=aws.url, region="us-east-1", credential_provider=lambda: found
+    )
+
+
+def users(storage: bucket.AwsStorage, job: JobPrefix) -> ObjectStore:
+    return open_store(job.address.uri, **storage.options(job.address))
+
+
+def test_lent_credentials_reach_one_prefix(
+    storage: bucket.AwsStorage, lender: lending.AwsLending, aws: AwsEmulator
+) -> None:
+    users(storage, MINE).put("a", b"1")
+    users(storage, OTHER).put("secrets.json", b"2")
+    mine = lent(lender, aws, MINE)
+    assert mine.get("a") == b"1"
+    assert mine.get("missing") is None
+    assert [info.key for info in mine.list("")] == ["a"]
+    mine.put("b", b"3")
+    mine.delete(["b"])
+    other = lent(lender, aws, MINE, OTHER.address.uri)
+    for call in (
+        lambda: other.get("secrets.json"),
+        lambda: other.get("missing"),
+        lambda: list(other.list("")),
+        lambda: other.put("x", b""),
+        lambda: other.create("y", b""),
+        lambda: other.delete(["secrets.json"]),
+    ):
+        with pytest.raises(StoreAccessError):
+            call()
+    whole = lent(lender, aws, MINE, "s3://arylcloud-test")
+    with pytest.raises(StoreAccessError):
+        list(whole.list(""))
+    near = lent(lender, aws, MINE, MINE.address.uri + "1")  # begins as the prefix does
+    with pytest.raises(StoreAccessError):
+        near.put("x", b"")
+    assert users(storage, OTHER).get("secrets.json") == b"2"
+
+
+def test_a_role_that_is_gone_lends_nothing(
+    storage: bucket.AwsStorage, lender: lending.AwsLending, aws: AwsEmulator
+) -> None:
+    users(storage, MINE).put("a", b"1")
+    mine = lent(lender, aws, MINE)
+    assert mine.get("a") == b"1"
+    lender.revoke(MINE)
+    with pytest.raises(StoreAccessError):
+        mine.put("a", b"2")
+
+
+def test_the_role_is_made_once_found_again_and_removed(
+    account: Account, lender: lending.AwsLending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, calls = infrastructure.create(Path(), {}), Calls(None)
+    before = account.called["CreateRole"]
+    name = lender.identity(MINE)
+    assert name == roles.name_of("j1", "mine-00000001")
+    assert lender.identity(MINE) == name
+    assert account.called["CreateRole"] == before + 1
+    assert lending.create(Path(), {}).identity(MINE) == name  # another process: found again
+    lender.identity(OTHER)
+    ours = roles.resources(calls, journal_id="j1")
+    assert {(r.kind, r.job_id) for r in ours} == {("role", "mine-00000001"), ("role", "mine-00000002")}
+    assert roles.resources(calls, journal_id="j2") == ()
+    for one in ours:
+        found.remove(one)
+        found.remove(one)
+    assert roles.resources(calls, journal_id=None) == ()
+
+
+def test_a_role_that_was_cut_short_is_completed(account: Account, lender: lending.AwsLending) -> None:
+    from clouds.aws.account import Fault
+
+    account.faults.append(Fault(operation="AddRoleToInstanceProfile", code="ServiceFailure", status=500))
+    with pytest.raises(Exception, match="ServiceFailure"):
+        lender.identity(MINE)
+    name = lender.identity(MINE)
+    calls = Calls(None)
+    profile = calls.read("iam", "us-east-1", "get_instance_profile", InstanceProfileName=name)
+    assert [r["RoleName"] for r in profile["InstanceProfile"]["Roles"]] == [name]
+
+
+def test_names_fit_iam() -> None:
+    longest = "a" * 40 + "-0123abcd"
+    name = roles.name_of("0123456789abcdef", longest)
+    assert len(name) <= 64
+    assert name != roles.name_of("0123456789abcdee", longest)
+
+
+def test_a_link_reads_one_object_for_a_while(storage: bucket.AwsStorage, aws: AwsEmulator) -> None:
+    users(storage, MINE).put("a b+c", b"1")
+    users(storage, MINE).put("d", b"2")
+    link = storage.sign(MINE.address, "a b+c", 1e9)
+    assert "X-Amz-Expires=3600" in link
+    assert urlopen(link, timeout=10).read() == b"1"
+    for other in (link.replace("a%20b%2Bc", "d"), link.replace("Expires=3600", "Expires=7200")):
+        assert other != link
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(other, timeout=10)
+    from urllib.request import Request
+
+    with pytest.raises(HTTPError, match="403"):
+        urlopen(Request(link, data=b"x", method="PUT"), timeout=10)
+    short = storage.sign(MINE.address, "d", 1)
+    time.sleep(2.1)
+    with pytest.raises(HTTPError, match="403"):
+        urlopen(short, timeout=10)
+
+
+def test_the_usual_bucket(account: Account, storage: bucket.AwsStorage) -> None:
+    uri = storage.usual("us-west-2")
+    assert uri == f"s3://arylcloud-{account.id}-us-west-2"
+    address = address_of(uri)
+    assert storage.missing(address)
+    for _ in range(2):
+        storage.make(address, "us-west-2", "j1")
+    assert not storage.missing(address)
+    calls = Calls(None)
+    asked = {"Bucket": address.bucket}
+    blocked = calls.read("s3", "us-west-2", "get_public_access_block", **asked)
+    assert set(blocked["PublicAccessBlockConfiguration"].values()) == {True}
+    (rule,) = calls.read("s3", "us-west-2", "get_bucket_lifecycle_configuration", **asked)["Rules"]
+    assert rule["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 2}
+    assert "Expiration" not in rule
+    assert bucket.create(Path(), {}).region(address.bucket) == "us-west-2"
+    options = bucket.create(Path(), {}).for_machines(address, None)
+    assert options["region"] == "us-west-2"
+    assert not {"access_key_id", "secret_access_key", "token"} & options.keys()
+
+
+def test_somebody_elses_bucket(
+    aws: AwsEmulator, storage: bucket.AwsStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in aws.environ(aws.account()).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(AccessError, match="somebody else"):
+        bucket.create(Path(), {}).make(address_of(ROOT), "us-east-1", "j2")
+
+
+def test_without_credentials_it_is_one_line(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    storage = bucket.create(Path(), {})
+    with pytest.raises((AccessError, StoreError)) as caught:
+        open_store(ROOT, **storage.options(address_of(ROOT))).get("a")
+    assert "\n" not in caught.value.message
+    assert caught.value.exit_code == 4, caught.value
+
+
+def test_plain_http_leaves_this_host_only_on_purpose() -> None:
+    with pytest.raises(UsageError, match="plain http"):
+        open_store("s3://b/p", endpoint="http://192.0.2.1:9000", region="us-east-1")
