@@ -20,6 +20,7 @@ PROVIDERS: Final[dict[str, str]] = {
     "local": "arylcloud.providers.local.adapter:create",
     "aws": "arylcloud.providers.aws.adapter:create",
     "gcp": "arylcloud.providers.gcp.adapter:create",
+    "azure": "arylcloud.providers.azure.adapter:create",
 }
 """Name → ``module:factory``; a factory is ``create(state_dir, settings) -> Provider``."""
 

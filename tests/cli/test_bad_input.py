@@ -159,12 +159,15 @@ def test_commands_that_there_are_not(refuse: Refuse) -> None:
     ("infra", "words"),
     [
         (["--infra", "mars"], "no offer is known for cloud 'mars'"),
-        (["--infra", "azure"], "cannot launch on azure"),
+        (["--infra", "lab"], "cannot launch on lab"),
         ([], "no cloud is named to launch on"),
         (["--infra", "slurm"], "Slurm is not supported"),
     ],
 )
-def test_a_cloud_that_cannot_be_launched_on(refuse: Refuse, infra: list[str], words: str) -> None:
+def test_a_cloud_that_cannot_be_launched_on(home: Path, refuse: Refuse, infra: list[str], words: str) -> None:
+    header = "cloud,region,instance_type,gpu,gpu_count,market,usd_per_hour\n"
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "offers.csv").write_text(header + "lab,attic,box,T4,1,on_demand,0.1\n")
     assert words in refuse(2, "usage", "launch", write("job.yaml", OK), *infra, "-y")
 
 

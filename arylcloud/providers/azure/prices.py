@@ -79,6 +79,23 @@ class AzurePrices:
             left_out=left_out,
         )
 
+    def of_size(self, region: str, name: str) -> dict[Market, list[tuple[float, float]]]:
+        """(since, $/h) of one size, oldest first, as far as the list still has rows. Raises as ``ask``."""
+        condition = f"{_VIRTUAL_MACHINES} and armRegionName eq '{region}' and armSkuName eq '{name}'"
+        best: dict[tuple[Market, float], tuple[bool, float, float]] = {}
+        now_s = self._clock.now_s()
+        for item in self._items(condition, Meter()):
+            reason, _, market, rank = _read(item, region, now_s)
+            key = (market, rank[1])
+            if reason is None and (key not in best or rank > best[key]):
+                best[key] = rank
+        found: dict[Market, list[tuple[float, float]]] = {}
+        for (market, since_s), (primary, _, usd) in sorted(best.items()):
+            others = any(rank[0] for (other, _), rank in best.items() if other is market)
+            if primary or not others:  # meters of other regions count only where there is no own one
+                found.setdefault(market, []).append((since_s, usd))
+        return found
+
     def _regions(self, meter: Meter) -> set[str]:
         found = self._items(f"{_VIRTUAL_MACHINES} and armSkuName eq '{_EVERYWHERE}'", meter)
         names = {str(item.get("armRegionName", "")).lower() for item in found}

@@ -1,0 +1,288 @@
+"""``Provider`` on Azure. See ``core.ports`` for what each method promises."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from arylcloud.core.clock import MarketClock
+from arylcloud.core.errors import ArylError, OtherCloudError
+from arylcloud.core.offer import Market, Offer
+from arylcloud.core.ports import Billing, Capabilities, Machine, MachineSpec, MachineState, PricePoint
+from arylcloud.providers.azure import request, selfend, tags
+from arylcloud.providers.azure.client import PUBLIC, Arm
+from arylcloud.providers.azure.ends import Ends
+from arylcloud.providers.azure.images import Images
+from arylcloud.providers.azure.listprice import ListPrices
+from arylcloud.providers.azure.making import Making
+from arylcloud.providers.azure.place import Places
+from arylcloud.providers.azure.prices import SOURCE
+from arylcloud.providers.azure.quota import Quotas
+from arylcloud.providers.azure.selfend import Roles
+from arylcloud.providers.azure.skus import Skus
+from arylcloud.providers.bounds import as_asked, iso, not_offered, user_data_fits, within_cap
+from arylcloud.providers.settings import known_only
+from arylcloud.providers.sightings import Sightings
+
+log = logging.getLogger("arylcloud.azure")
+KNOWN: Final = frozenset(
+    [
+        "subscription",
+        "resource_group",
+        "resource_manager",
+        "retail_prices",
+        "blob_endpoint",
+        "metadata_host",
+        "vnet",
+        "subnet",
+        "public_address",
+        "identity",
+        "machine_role",
+        "tags",
+        "image",
+        "disk_type",
+    ]
+)
+USER_DATA_BYTES: Final = 48_000
+"""64 KB of base64."""
+LOOK_EVERY_S: Final = 30.0
+"""How old the power state of a machine that was running may be: a list does not hold it."""
+
+
+def create(state_dir: Path, settings: Mapping[str, str]) -> AzureProvider:
+    """The factory in ``providers/registry``. No call goes out here."""
+    known_only("azure", settings, KNOWN)
+    return AzureProvider(Arm(settings), settings, Sightings(state_dir / "azure-machines.jsonl"))
+
+
+class AzureProvider:
+    """One subscription. Safe to use from several threads."""
+
+    def __init__(self, arm: Arm, settings: Mapping[str, str], sightings: Sightings) -> None:
+        self._arm = arm
+        self._settings = settings
+        self._sightings = sightings
+        self._skus = Skus(arm)
+        self._quotas = Quotas(arm, self._skus)
+        self._images = Images(arm, settings, self._skus)
+        self._places = Places(arm, settings)
+        self._prices = ListPrices(settings)
+        self._roles = Roles(arm, settings)
+        self._making = Making(arm, self._roles)
+        self._ends = Ends(arm)
+        self._lock = threading.Lock()
+        self._running: dict[str, float] = {}
+        self._addresses: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        return "azure"
+
+    def capabilities(self) -> Capabilities:
+        metadata = {"protocol": "azure"}
+        if host := self._settings.get("metadata_host"):
+            metadata["url"] = host
+        ends = selfend.command(self._arm.base, PUBLIC)
+        if self._settings.get("identity") == request.NO_IDENTITY:
+            ends = "shutdown -h now"
+        return Capabilities(
+            notice_s=30.0,
+            billing=Billing(minimum_s=60.0),
+            market_clock=MarketClock(origin_s=0.0, scale=1.0),
+            boot_s=240.0,
+            metadata=metadata,
+            machine_env={"ARYL_POWEROFF": ends},
+        )
+
+    # ------------------------------------------------------------ prices
+
+    def quote(self, offer: Offer) -> Offer:
+        if self._skus.barred(offer) is not None:
+            raise not_offered(offer)
+        known = self._prices.now(offer)
+        if known is None:  # the list cannot be read: the catalogue's price, and its age
+            return offer
+        return replace(offer, usd_per_hour=known[0], as_of=iso(known[1]), source=SOURCE)
+
+    def price_history(self, offer: Offer, from_s: float, to_s: float) -> tuple[PricePoint, ...]:
+        points = self._prices.history(offer, from_s, to_s)
+        if points:
+            return points
+        if offer.usd_per_hour is None:
+            raise OtherCloudError(f"the price of {offer.key} is not known", code="NoPrice")
+        return (PricePoint(from_s=from_s, usd_per_hour=offer.usd_per_hour),)
+
+    # ------------------------------------------------------------ machines
+
+    def create(self, spec: MachineSpec) -> Machine:
+        offer = spec.offer
+        user_data_fits(spec, USER_DATA_BYTES, "Azure")
+        known = self._sightings.of_token(spec.token)
+        if known is not None and known.state is MachineState.GONE:
+            return known
+        if self._skus.barred(offer) is not None:
+            raise not_offered(offer)
+        group, name = self._places.group_name(offer.region, spec.journal_id), tags.vm_name(spec.token)
+        if self._making.look(group, name) is None:
+            # Azure itself holds spot prices to the cap, and nobody holds list prices
+            within_cap(spec, lambda: self._price(offer))
+            self._quotas.check(offer)
+            image = self._images.of(offer, spec.image)
+            try:
+                network = self._places.network(offer.region, spec.journal_id)
+                group = self._places.group(offer.region, spec.journal_id)
+                self._making.order(group, name, request.machine(spec, self._settings, image, network))
+            except ArylError as error:
+                if error.code in ("ResourceGroupNotFound", "InvalidResourceReference", "NotFound"):
+                    self._places.forget()
+                raise
+        vm = self._making.allocated(group, name)
+        machine = self._read(vm)
+        self._sightings.saw(machine)
+        self._let_it_end(vm, machine)
+        as_asked(spec, machine, self.terminate)
+        return machine
+
+    def _let_it_end(self, vm: Any, machine: Machine) -> None:
+        try:
+            self._roles.give(vm)
+        except ArylError:
+            self.terminate(machine)  # nobody would end it, should the launcher be lost
+            raise
+
+    def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:
+        del offers  # one question for each group of ours: there are no others to look into
+        groups = [name for name, _, _ in self._places.groups(journal_id)]
+        found: dict[str, Machine] = {}
+        if groups:
+            with ThreadPoolExecutor(min(8, len(groups)), thread_name_prefix="azure-list") as pool:
+                listed = [vm for part in pool.map(self._list, groups) for vm in part]
+                ours = [vm for vm in listed if _is_of(vm, journal_id)]
+                found = {m.instance_id: m for m in pool.map(self._seen, ours) if m is not None}
+        for missing in self._sightings.live():
+            if missing.instance_id not in found and journal_id in (None, missing.journal_id):
+                machine = self._missing(missing)
+                if machine is not None:
+                    found[machine.instance_id] = machine
+        for ended in self._sightings.ended():
+            if journal_id in (None, ended.journal_id):
+                found.setdefault(ended.instance_id, ended)
+        return tuple(found.values())
+
+    def terminate(self, machine: Machine) -> None:
+        where = tags.split(machine.instance_id)
+        if where is None or machine.state is MachineState.GONE:
+            return
+        group, name = where
+        self._sightings.saw(machine)
+        self._making.end(group, name)
+        self._sightings.asked_end(machine.instance_id)
+        try:
+            self._roles.take(self._vm_id(group, name))
+        except ArylError as error:  # with the machine gone it gives nobody anything
+            log.info("the role of %s is left: %s", name, error.message)
+
+    # ------------------------------------------------------------ parts
+
+    def _vm_id(self, group: str, name: str) -> str:
+        return f"{self._arm.scope}/resourceGroups/{group}/providers/Microsoft.Compute/virtualMachines/{name}"
+
+    def _price(self, offer: Offer) -> float | None:
+        known = self._prices.now(offer)
+        return offer.usd_per_hour if known is None else known[0]
+
+    def _list(self, group: str) -> list[Any]:
+        found = self._arm.find(
+            f"machines in {group}", lambda: list(self._arm.compute.virtual_machines.list(group))
+        )
+        return found or []  # a group that has just been removed
+
+    def _seen(self, vm: Any) -> Machine | None:
+        """As listed, with its power state, unless it was seen running a moment ago."""
+        group, name = tags.of_id(vm.id)
+        key = tags.instance_id(group, name)
+        if tags.word(vm.properties.provisioning_state) != "Deleting":
+            with self._lock:
+                age_s = time.monotonic() - self._running.get(key, float("-inf"))
+            if age_s > LOOK_EVERY_S or tags.word(vm.properties.provisioning_state) != "Succeeded":
+                vm = self._making.look(group, name)
+                if vm is None:  # gone since
+                    return None
+        machine = self._read(vm)
+        self._sightings.saw(machine)
+        return machine
+
+    def _missing(self, missing: Machine) -> Machine | None:
+        """A machine that we know and the list does not: lists lag, and machines end."""
+        where = tags.split(missing.instance_id)
+        vm = self._making.look(*where) if where is not None else None
+        if vm is not None:
+            return self._read(vm)
+        asked_s = self._sightings.asked_s(missing.instance_id)
+        return self._sightings.end(missing.instance_id, *self._ends.of(missing, asked_s))
+
+    def _read(self, vm: Any) -> Machine:
+        machine = tags.machine(vm)
+        if machine is None:
+            raise OtherCloudError(f"azure: {vm.id} does not carry our tags", code="NoTags")
+        if machine.state is MachineState.RUNNING and tags.power(vm) is not None:
+            with self._lock:
+                self._running[machine.instance_id] = time.monotonic()
+        return replace(machine, usd_per_hour=self._price_of(machine), address=self._address(vm, machine))
+
+    def _price_of(self, machine: Machine) -> float | None:
+        """A price that cannot be read is None: the machine exists all the same, and has to be seen."""
+        known = self._prices.now(_offer(machine))
+        return None if known is None else known[0]
+
+    def _address(self, vm: Any, machine: Machine) -> str | None:
+        """Of its network interface, asked once."""
+        with self._lock:
+            known = self._addresses.get(machine.instance_id)
+        profile = vm.properties.network_profile
+        interfaces = (profile.network_interfaces if profile is not None else None) or []
+        if known is not None or machine.state is not MachineState.RUNNING or not interfaces:
+            return known
+        group, name = tags.of_id(interfaces[0].id)
+        try:
+            nic = self._arm.find(name, lambda: self._arm.network.network_interfaces.get(group, name))
+        except ArylError as error:
+            log.warning("address of %s: %s", machine.instance_id, error.message)
+            return None
+        address = (
+            nic.properties.ip_configurations[0].properties.private_ip_address if nic is not None else None
+        )
+        if address:
+            with self._lock:
+                self._addresses[machine.instance_id] = str(address)
+        return address
+
+
+def _is_of(vm: Any, journal_id: str | None) -> bool:
+    marks = vm.tags or {}
+    return tags.JOURNAL in marks and tags.TOKEN in marks and journal_id in (None, marks[tags.JOURNAL])
+
+
+def _offer(machine: Machine) -> Offer:
+    """What it is an instance of, for its price."""
+    return Offer(
+        cloud="azure",
+        region=machine.region,
+        zone=machine.zone,
+        instance_type=machine.instance_type,
+        gpu=None,
+        gpu_count=None,
+        gpu_mem_gib=None,
+        vcpus=None,
+        mem_gib=None,
+        market=Market(machine.market),
+        usd_per_hour=None,
+        as_of=None,
+        source=SOURCE,
+    )

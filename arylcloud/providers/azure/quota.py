@@ -1,0 +1,85 @@
+"""Quotas of Azure, in vCPUs per region: read once, compared before anything is created.
+
+All spot machines of a region share ``lowPriorityCores``. On demand there are two: the size's family, and
+``cores`` for everything together.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+from arylcloud.core.errors import AccessError, QuotaError
+from arylcloud.core.offer import Market, Offer
+from arylcloud.providers.azure.client import Arm
+from arylcloud.providers.azure.errors import WHERE_TO_ASK
+from arylcloud.providers.azure.skus import Skus
+
+SPOT: Final = "lowPriorityCores"
+TOTAL: Final = "cores"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    name: str
+    limit: float | None
+    """None = Azure does not let us read it, or has none of that name."""
+    used: float | None
+    """When it was read."""
+    needs_each: float
+    """vCPUs of one machine; at least 1: whatever it has, it does not fit into 0."""
+
+
+class Quotas:
+    """Kept for the life of the adapter: a raised quota is seen by the next ``launch`` or ``check``."""
+
+    def __init__(self, arm: Arm, skus: Skus) -> None:
+        self._arm = arm
+        self._skus = skus
+        self._lock = threading.Lock()
+        self._known: dict[str, dict[str, tuple[str, float, float]] | None] = {}
+
+    def of(self, offer: Offer) -> list[Quota]:
+        """Those that a machine of this offer counts against."""
+        sku = self._skus.of(offer.region, offer.instance_type)
+        each = (sku.vcpus if sku is not None else None) or offer.vcpus or 1.0
+        wanted = [SPOT] if offer.market is Market.SPOT else [sku.family if sku is not None else "", TOTAL]
+        found = self._region(offer.region)
+        quotas = []
+        for name in filter(None, wanted):
+            known = (found or {}).get(name.lower())
+            spelled, limit, used = known if known is not None else (name, None, None)
+            quotas.append(Quota(name=spelled, limit=limit, used=used, needs_each=each))
+        return quotas
+
+    def check(self, offer: Offer, machines: int = 1) -> None:
+        """Raises QuotaError where ``machines`` of them cannot fit even with nothing else running."""
+        for quota in self.of(offer):
+            needed = quota.needs_each * machines
+            if quota.limit is not None and needed > quota.limit:
+                raise QuotaError(
+                    f"azure {offer.region}: quota {quota.name} allows {quota.limit:g} vCPUs "
+                    f"({offer.market.value}), {offer.instance_type} needs {needed:g}",
+                    code=quota.name,
+                    hint=where_to_ask(offer.region, quota.name),
+                )
+
+    def _region(self, region: str) -> dict[str, tuple[str, float, float]] | None:
+        with self._lock:
+            if region not in self._known:
+                self._known[region] = self._ask(region)
+            return self._known[region]
+
+    def _ask(self, region: str) -> dict[str, tuple[str, float, float]] | None:
+        try:
+            listed = self._arm.read(f"quotas in {region}", lambda: list(self._arm.compute.usage.list(region)))
+        except AccessError:
+            return None  # may launch, may not read quotas: Azure itself will tell
+        named = [(str(one.name.value), float(one.limit), float(one.current_value)) for one in listed]
+        return {name.lower(): (name, limit, used) for name, limit, used in named}
+
+
+def where_to_ask(region: str, name: str) -> str:
+    """For a person, to click."""
+    return f"ask for more of {name} in {region}: {WHERE_TO_ASK}"
