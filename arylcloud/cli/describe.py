@@ -77,6 +77,8 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
         case ev.NoticeSeen():
             when = clock_text(event.acts_at_s)
             return f"notice: the cloud takes {event.lease_id} back at {when} ({event.action})"
+        case ev.RiskSeen():
+            return f"warning: the cloud may take {event.lease_id} back"
         case ev.EpochOpened():
             if not event.members:
                 return f"asked to save and hand over ({event.reason})"

@@ -87,6 +87,8 @@ class LeaseRefused:
     kind: str
     code: str | None
     message: str
+    hint: str | None = None
+    """What helps, as the error says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +160,13 @@ class NoticeSeen:
     lease_id: str
     action: str
     acts_at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskSeen:
+    """The cloud thinks it likelier than usual that it will take the machine back: a warning, no notice."""
+
+    lease_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +270,10 @@ class OfferBarred:
     until_s: float
     code: str
     why: str
+    times: int = 1
+    """How often in a row it has been barred for this: each time for twice as long, up to a limit."""
+    spared: tuple[str, ...] = ()
+    """Zones inside the scope that are not barred: the cloud itself has named them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +325,7 @@ Event = (
     | LeaseEnding
     | LeaseReleased
     | NoticeSeen
+    | RiskSeen
     | EpochOpened
     | TrainingStarted
     | TrainingStopped

@@ -117,7 +117,8 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 uncertain=False,
             )
         case ev.LeaseRefused():
-            return _lease(state, event.lease_id, at_s, LeasePhase.REFUSED, ended_at_s=at_s, cause=event.kind)
+            refused = {"ended_at_s": at_s, "cause": event.kind, "refusal": event}
+            return _lease(state, event.lease_id, at_s, LeasePhase.REFUSED, **refused)
         case ev.CreateUncertain():
             return _lease(
                 state,
@@ -160,6 +161,9 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             state = _cool(state, state.leases[event.lease_id].offer, at_s)
             state = _interrupted(state, state.leases[event.lease_id], at_s)
             return _lease(state, event.lease_id, at_s, LeasePhase.DOOMED, notice_acts_at_s=event.acts_at_s)
+        case ev.RiskSeen():
+            state = _lease(state, event.lease_id, at_s, None, at_risk=True)
+            return _cool(state, state.leases[event.lease_id].offer, at_s)
         case ev.EpochOpened():
             epoch = Epoch(
                 number=event.number,

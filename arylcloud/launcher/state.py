@@ -50,6 +50,9 @@ class Lease:
     created_at_s: float | None = None
     """Wall seconds at which the cloud's answer (or its list) was journaled."""
     notice_acts_at_s: float | None = None
+    at_risk: bool = False
+    """The cloud has warned that it may take it."""
+    refusal: ev.LeaseRefused | None = None
 
     @property
     def open(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Literal
 from arylcloud.core.clock import ManualClock, MarketClock
 from arylcloud.core.errors import (
     AccessError,
+    ArylError,
     CapacityError,
     OtherCloudError,
     QuotaError,
@@ -74,6 +75,8 @@ class World:
     """How late a machine lands whose create had no answer."""
     full: set[str] = field(default_factory=set)
     """Offer keys without capacity."""
+    says: dict[str, ArylError] = field(default_factory=dict)
+    """By offer key: what every create of it is answered with."""
     list_lag_s: float = 0.0
     lists_fail: bool = False
     ends_fail: bool = False
@@ -164,6 +167,8 @@ class World:
             if trouble in ("lost_answer", "lost_call") or first.lands_at_s > now_s:
                 raise OtherCloudError("the answer was lost", code="RequestTimeout")
             return self._row(first)
+        if (said := self.says.get(spec.offer.key)) is not None:
+            raise said
         if trouble == "capacity" or spec.offer.key in self.full:
             raise CapacityError(f"no capacity for {spec.offer.key}", code="InsufficientInstanceCapacity")
         if trouble == "quota":

@@ -165,8 +165,14 @@ def test_scopes() -> None:
 
 
 def test_families() -> None:
-    assert family(replace(offer(), instance_type="p4d.24xlarge")) == "p4d.*"
-    assert family(replace(offer(), cloud="gcp", instance_type="a2-highgpu-8g")) == "a2-*"
+    p4d = replace(offer(), instance_type="p4d.24xlarge")
+    assert family(p4d) == family(replace(p4d, instance_type="p6-b200.48xlarge")) == "p*"
+    assert {family(replace(p4d, instance_type=t)) for t in ("g5.xlarge", "gr6.4xlarge", "vt1.3xlarge")} == {
+        "[gv]*"
+    }
+    assert covers("aws:[gv]*", replace(p4d, instance_type="g4dn.xlarge"))
+    assert not covers("aws:[gv]*", p4d)
+    assert family(replace(offer(), cloud="gcp", instance_type="a2-highgpu-8g")) == "a2-highgpu-*"
     azure = replace(offer(), cloud="azure", instance_type="Standard_NC24ads_A100_v4")
     assert covers(f"aws:{family(replace(azure, cloud='azure'))}", replace(azure, cloud="aws"))
     assert family(azure) == "Standard_NC*ads_A100_v4"
@@ -186,7 +192,7 @@ def test_what_each_error_bars(kind: str) -> None:
     """Each bar covers the offer that was refused; quota spares the other market and family."""
     o = offer()
     bar = bar_for(kind, o, 100.0, TIMING)
-    if kind in ("usage", "missing_extra", "access", "infeasible", "local_state", "store"):
+    if kind in ("usage", "missing_extra", "infeasible", "local_state", "store"):
         assert bar is None
         return
     assert bar is not None
@@ -200,6 +206,10 @@ def test_what_each_error_bars(kind: str) -> None:
         assert bar.until_s == 100.0 + TIMING.quota_bar_market_s
     elif kind == "throttled":
         assert barred(offer(zone="b"), [bar], 100.0) is bar
+    elif kind == "access":  # of the whole account; another cloud may do
+        assert barred(offer("us-west-2"), [bar], 100.0) is bar
+        assert barred(replace(o, cloud="gcp"), [bar], 100.0) is None
+        return
     else:
         assert barred(offer(zone="b"), [bar], 100.0) is None
         assert bar.until_s == 100.0 + TIMING.capacity_bar_market_s

@@ -83,6 +83,8 @@ def _heard(d: Draft) -> None:
             d.notify(f"suspect:{lease.lease_id}", f"{lease.lease_id} is {text}")
         if beat.notice is not None and d.state.leases[lease.lease_id].phase in HEARD - {LeasePhase.DOOMED}:
             d.note(_notice(d, lease, beat, beat.notice), cause_id=f"beat {beat.seq}")
+        elif beat.at_risk_s is not None and not lease.at_risk:
+            d.note(ev.RiskSeen(lease_id=lease.lease_id), cause_id=f"beat {beat.seq}")
 
 
 def _notice(d: Draft, lease: Lease, beat: Heartbeat, notice: Notice) -> ev.NoticeSeen:

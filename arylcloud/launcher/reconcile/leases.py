@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from arylcloud.core import events as ev
 from arylcloud.core.phases import LeasePhase
 from arylcloud.core.ports import MachineState
 from arylcloud.core.protocol import AgentPhase
-from arylcloud.launcher.offers import bar_for
+from arylcloud.launcher.offers import bar_for, bar_offer
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.state import Lease
 
@@ -72,7 +71,7 @@ def _uncertain(d: Draft, lease: Lease) -> None:
     if d.machine(lease) is None and d.now_s >= lease.uncertain_at_s + d.timing.landing_s:
         why = f"create had no clear answer, and nothing came in {d.timing.landing_s:.0f} s"
         d.end(lease, "create_uncertain", why)
-        bar = bar_for("other", lease.offer, d.now_market_s, d.timing)
+        bar = bar_for("other", lease.offer, d.now_market_s, d.timing, before=d.state.bars)
         if bar is not None:
             d.note(bar)
 
@@ -149,5 +148,4 @@ def _doomed(d: Draft, lease: Lease) -> bool:
 
 
 def _bar(d: Draft, lease: Lease, code: str, why: str) -> None:
-    until_s = d.now_market_s + d.timing.capacity_bar_market_s
-    d.note(ev.OfferBarred(scope=lease.offer.key, until_s=until_s, code=code, why=why))
+    d.note(bar_offer(lease.offer, code, why, d.now_market_s, d.timing, d.state.bars))

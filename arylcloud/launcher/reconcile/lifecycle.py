@@ -13,6 +13,7 @@ from arylcloud.launcher.offers import DETERMINISTIC
 from arylcloud.launcher.reconcile import migration
 from arylcloud.launcher.reconcile.draft import HEARD, Draft
 from arylcloud.launcher.reconcile.leases import BAD_STARTS
+from arylcloud.launcher.refusals import refusal_text
 from arylcloud.launcher.state import JobState, Lease
 
 MAX_BAD_STARTS: Final = 5
@@ -66,13 +67,13 @@ def _finish(d: Draft) -> Cause | None:
 
 
 def _refused(d: Draft) -> Cause | None:
+    """What no other try helps with. A cloud that lets us do nothing is no such thing while another may."""
+    shut = {x.offer.cloud for x in _current(d.state) if x.phase is LeasePhase.REFUSED and x.cause == "access"}
     for lease in _current(d.state):
-        if lease.phase is LeasePhase.REFUSED and lease.cause in DETERMINISTIC:
-            return (
-                lease.cause or "usage",
-                f"{lease.offer.cloud} refused: {lease.cause}; no other try helps",
-                None,
-            )
+        if lease.phase is not LeasePhase.REFUSED or lease.cause not in DETERMINISTIC:
+            continue
+        if lease.cause != "access" or not d.desired.capabilities.keys() - shut:
+            return lease.cause or "usage", refusal_text(lease), None
     return None
 
 

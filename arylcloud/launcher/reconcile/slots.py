@@ -7,6 +7,7 @@ from arylcloud.core.phases import LeasePhase
 from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s
 from arylcloud.launcher.offers import acceptable, barred, why_none
 from arylcloud.launcher.reconcile.draft import Draft
+from arylcloud.launcher.refusals import summary
 from arylcloud.launcher.state import Lease
 
 
@@ -84,7 +85,8 @@ def _choice(d: Draft) -> Offer | None:
     """The best offer that may be tried now; None = wait (and ``d.waiting`` says for what)."""
     free = acceptable(d.desired.ranking, d.state.bars, d.state.cooling, d.now_market_s, d.timing)
     if not free:
-        d.waiting = why_none(d.desired.ranking, d.state.bars, d.now_market_s)
+        code, text = why_none(d.desired.ranking, d.state.bars, d.now_market_s)
+        d.waiting = (code, summary(d.state) or text)
         return None
     bar = barred(free[0], d.state.bars, d.now_market_s)
     return free[0] if bar is None else None  # throttled: the same call again, later
