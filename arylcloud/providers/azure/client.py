@@ -141,14 +141,12 @@ class Arm:
     def identity(self) -> Identity:
         """Raises AccessError where there is none."""
         token = self.act("a token", lambda: self.credential().get_token(self._token_scope))
-        claims = _claims(token.token)
-        name = (
-            claims.get("upn") or claims.get("unique_name") or claims.get("appid") or claims.get("oid") or "?"
-        )
+        told = claims(token.token)
+        name = told.get("upn") or told.get("unique_name") or told.get("appid") or told.get("oid") or "?"
         return Identity(
             name=str(name),
-            object_id=str(claims.get("oid", "")),
-            tenant=str(claims.get("tid", "?")),
+            object_id=str(told.get("oid", "")),
+            tenant=str(told.get("tid", "?")),
             expires_s=float(token.expires_on),
         )
 
@@ -283,7 +281,7 @@ def _missing() -> MissingExtraError:
     )
 
 
-def _claims(token: str) -> dict[str, Any]:
+def claims(token: str) -> dict[str, Any]:
     """What a token says of itself. Only its issuer could verify it; nothing is decided by it."""
     import base64
     import json

@@ -1,8 +1,8 @@
 """What Azure's error codes mean for us: the one table. An unknown code is "other", with the code kept.
 
 The same codes come at once (HTTP 4xx), inside an operation that has failed (HTTP 200, ``status: Failed``),
-and in a machine's instance view (``ProvisioningState/failed/AllocationFailed``). The class of an exception of the
-SDK says little (a quota is a ``ResourceExistsError``), so only code, status and text are looked at.
+and in an instance view (``ProvisioningState/failed/AllocationFailed``). The class of an SDK exception
+says little (a quota is a ``ResourceExistsError``): only code, status and text are looked at.
 """
 
 from __future__ import annotations

@@ -115,6 +115,16 @@ class Places:
                 self._networks[key] = self._theirs(region) or self._ours(region, journal_id)
             return self._networks[key]
 
+    def planned(self, region: str) -> str:
+        """In words, with nothing made: what a launch would use. Raises as ``network``."""
+        theirs = self._theirs(region)
+        if theirs is not None:
+            return f"subnet {theirs.subnet_id}"
+        if named := self._settings.get("resource_group"):
+            self._make_group(named.lower(), region, "")  # of the company: it has to be there
+            return f"a network of its own, in resource group {named}"
+        return "a network of its own, in a resource group of its own"
+
     def _theirs(self, region: str) -> Network | None:
         """A subnet that the company has named for this region."""
         subnets = _several(self._settings.get("subnet", ""))
