@@ -33,21 +33,27 @@ SOURCES: Final[dict[str, str]] = {
 
 INFRASTRUCTURES: Final[dict[str, str]] = {
     "aws": "arylcloud.providers.aws.infrastructure:create",
+    "gcp": "arylcloud.providers.gcp.infrastructure:create",
+    "azure": "arylcloud.providers.azure.infrastructure:create",
 }
 """Name → ``module:factory`` of what a cloud holds for us beside machines; ``create(state_dir, settings)``."""
 
 CHECKS: Final[dict[str, str]] = {
     "aws": "arylcloud.providers.aws.checks:create",
+    "gcp": "arylcloud.providers.gcp.checks:create",
+    "azure": "arylcloud.providers.azure.checks:create",
 }
 """Name → ``module:factory`` of ``check``; ``create(state_dir, settings)``."""
 
 STORAGES: Final[dict[str, str]] = {
     "aws": "arylcloud.providers.aws.bucket:create",
+    "gcp": "arylcloud.providers.gcp.bucket:create",
 }
 """Name → ``module:factory`` of a cloud's buckets; ``create(state_dir, settings)``."""
 
 LENDINGS: Final[dict[str, str]] = {
     "aws": "arylcloud.providers.aws.lending:create",
+    "gcp": "arylcloud.providers.gcp.lending:create",
 }
 """Name → ``module:factory`` of how machines reach a bucket; ``create(state_dir, settings)``."""
 

@@ -178,7 +178,7 @@ class Calls:
                 self._http = session(self.credentials()[0])
         try:
             answer = self._http.request(method, url, json=body, timeout=TIMEOUT_S)
-            document = answer.json()
+            document = answer.json() if answer.content else {}
         except (exceptions.GoogleAuthError, requests.RequestException) as error:
             raise _Refused(not_sent(error, what)) from error
         if answer.status_code >= 400:

@@ -28,36 +28,26 @@ class Fate:
     """What the operations on one machine say."""
 
     ended_s: float | None = None
+    """Wall seconds; None = nothing of an end yet."""
     cause: EndCause = EndCause.UNKNOWN
-    deleting: bool = False
-    """A deletion is on its way."""
-    failed: str | None = None
-    """It was never made: the code that its insertion ended with."""
 
 
 def fate(calls: Calls, machine: Machine, *, asked: bool) -> Fate:
-    """The first thing that ended it counts: what is deleted afterwards had ended before. ``asked``: whether
-    its end was of our own doing."""
+    """What began first ended it: what is deleted afterwards had ended before. ``asked``: whether its end was
+    of our own doing. Of a machine that was never quite made, the moment at which that was clear."""
     wanted = f'targetLink eq ".*/instances/{machine.instance_id}"'
     found = calls.pages("ZoneOperations", "list", project=calls.project, zone=machine.zone, filter=wanted)
-    ends: list[tuple[float, EndCause]] = []
-    deleting = False
-    failed: tuple[float, str] | None = None
+    ends: list[tuple[float, float, EndCause]] = []
     for one in found:
-        errors = list(one.error.errors)
-        if one.operation_type == "insert" and errors:
-            failed = (seconds(one.end_time or one.insert_time), str(errors[0].code))
-        cause = _cause(one, calls.identity, asked=asked)
-        if cause is None or errors:
-            continue
-        deleting = deleting or one.operation_type == "delete"
-        ends.append((seconds(one.start_time or one.insert_time), cause))
-    if ends:
-        ended_s, cause = min(ends, key=lambda end: end[0])
-        return Fate(ended_s=ended_s, cause=cause, deleting=deleting)
-    if failed is not None:
-        return Fate(ended_s=failed[0], failed=failed[1])
-    return Fate()
+        cause, failed = _cause(one, calls.identity, asked=asked), bool(list(one.error.errors))
+        if one.operation_type == "insert" and failed:
+            cause, failed = EndCause.UNKNOWN, False
+        if cause is not None and not failed and one.end_time:
+            ends.append((seconds(one.start_time or one.insert_time), seconds(one.end_time), cause))
+    if not ends:
+        return Fate()
+    _, ended_s, cause = min(ends)
+    return Fate(ended_s=ended_s, cause=cause)
 
 
 def _cause(operation: Any, us: str | None, *, asked: bool) -> EndCause | None:

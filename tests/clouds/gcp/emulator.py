@@ -12,10 +12,11 @@ One server for all tests, a project for each. Real SDKs talk to it over HTTP.
 from __future__ import annotations
 
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from clouds.boots import Boots
-from clouds.gcp import machines, things
+from clouds.gcp import machines, metadata, things
 from clouds.gcp.pricing import PriceBook
 from clouds.gcp.project import Project
 from clouds.gcp.server import GcpServer
@@ -26,9 +27,11 @@ from arylcloud.core.offer import Offer
 class GcpEmulator:
     """``with GcpEmulator() as gcp: project = gcp.project(offers)``; settings: ``gcp.settings(project)``."""
 
-    def __init__(self, boots: Boots | None = None) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        """``folder``: where machines boot, as processes; None = they only pretend to run."""
         self.server = GcpServer()
-        self.boots = boots
+        serve: Any = metadata.serve_for(self)
+        self.boots = boots = None if folder is None else Boots(folder, serve=serve)
         self._numbers = count(1)
         self.machines = machines.Machines(self.server.lock, boots)
         self.server.routes += things.routes() + self.machines.routes()
@@ -74,6 +77,8 @@ class GcpEmulator:
 
     def __exit__(self, *_: object) -> None:
         self.server.close()
+        if self.boots is not None:
+            self.boots.close()
 
 
 def _skus(path: str, query: dict[str, str], project: Project) -> bytes | None:

@@ -6,11 +6,31 @@ import json
 from itertools import pairwise
 from typing import Any
 
-from clouds.prices.gcp import GcpPriceEmulator
+import numpy as np
+from clouds.prices.gcp import MACHINES, GcpPriceEmulator
 from clouds.prices.server import Request
 
 from arylcloud.core.offer import Market, Offer
 from arylcloud.providers.bounds import iso
+
+
+def _fit(emulator: GcpPriceEmulator) -> None:
+    """Parts that add up to each machine's own price, where there are such."""
+    groups: dict[tuple[str, str, Market], list[Offer]] = {}
+    for one in emulator.offers:
+        groups.setdefault((one.instance_type.rpartition("-")[0], one.region, one.market), []).append(one)
+    for (family, region, market), rows in groups.items():
+        core, on_demand, spot, ssd = MACHINES[family]
+        gpu = spot if market is Market.SPOT else on_demand
+        names = (f"{core} Core", f"{core} Ram", gpu)
+        counts = np.array([(o.vcpus or 0, o.mem_gib or 0, o.gpu_count or (o.vcpus or 0) / 48) for o in rows])
+        disks = emulator.parts.get(("SSD", region, market), 0.0) * ssd / 730
+        wanted = np.array([(o.usd_per_hour or 0) - disks * n[2] for o, n in zip(rows, counts, strict=True)])
+        guess = np.array([emulator.parts.get((name, region, market), 0.0) for name in names])
+        usd = guess + np.linalg.lstsq(counts, wanted - counts @ guess, rcond=None)[0]
+        if (usd > 0).all():
+            for name, value in zip(names, usd, strict=True):
+                emulator.parts[name, region, market] = round(float(value), 9)
 
 
 class PriceBook:
@@ -18,6 +38,7 @@ class PriceBook:
 
     def __init__(self, offers: tuple[Offer, ...]) -> None:
         self._emulator = GcpPriceEmulator(offers, copies=0)
+        _fit(self._emulator)
         self._offers = {(o.region, o.instance_type, o.market.value): o for o in self._emulator.offers}
         self._books: list[tuple[float, dict[Any, float]]] = [(0.0, dict(self._emulator.parts))]
 

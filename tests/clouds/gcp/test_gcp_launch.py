@@ -1,0 +1,100 @@
+"""The whole road on the emulated Google Cloud: machines that boot, a job that trains, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clouds.gcp.emulator import GcpEmulator
+from clouds.gcp.project import Project
+from providers.contract import wait_for
+
+from arylcloud.pricing.catalogue import load
+from arylcloud.pricing.select import Query, select
+from arylcloud.providers.gcp import infrastructure
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+HERE = "gcp/us-central1"
+
+
+@pytest.fixture(scope="module")
+def booting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcpEmulator]:
+    with GcpEmulator(tmp_path_factory.mktemp("gcp")) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def rich(booting: GcpEmulator, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project for which everything in the catalogue is to be had, at the catalogue's prices."""
+    table = load()
+    rows = table.take(select(table, Query(infra=("gcp",))) & table.plannable).offers()
+    made = booting.project(tuple(rows), boot_s=0.2, end_s=0.2)
+    for name, value in booting.environ(made).items():
+        monkeypatch.setenv(name, value)
+    return made
+
+
+def arylcloud(home: Path, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "arylcloud", *args],
+        env={**os.environ, "ARYLCLOUD_HOME": str(home), **environ},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+
+def test_digits_train_on_gcp(booting: GcpEmulator, rich: Project, tmp_path: Path) -> None:
+    home, store = tmp_path / "home", (tmp_path / "store").as_uri()
+    args = ["launch", str(DIGITS / "job.yaml"), "--infra", HERE, "--env", "DIGITS_STEP_S=0.005"]
+    done = arylcloud(home, *args, "--store", store, "-y", "--json")
+    assert booting.boots is not None
+    consoles = "\n".join(booting.boots.console(name) for name in rich.lives)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{consoles}"
+    (life,) = rich.lives.values()
+    assert life.cause == "delete"
+    assert rich.disks == {}
+    wait_for(lambda: booting.boots is not None and booting.boots.running == [], "no process is left")
+    report = arylcloud(home, "report", json.loads(done.stdout)["job_id"], "--json")
+    cost = json.loads(report.stdout)["usd"]["total"]
+    assert cost == pytest.approx(rich.bill()[life.name], abs=0.0005)
+    swept = arylcloud(home, "gc", "--json")
+    assert swept.returncode == 0, swept.stderr
+    resources = json.loads(swept.stdout)["resources"]
+    assert [one["kind"] for one in resources if one["removed"]] == ["subnetwork", "firewall", "network"]
+    assert infrastructure.create(tmp_path, booting.settings(rich)).resources(journal_id=None) == ()
+    assert (rich.networks, rich.firewalls, rich.subnetworks) == ({}, {}, {})
+
+
+def test_a_notice_on_the_way(booting: GcpEmulator, rich: Project, tmp_path: Path) -> None:
+    """Notice by the metadata service, handed over, gone, gone on elsewhere; the report is Google's bill."""
+    home, store = tmp_path / "home", (tmp_path / "store").as_uri()
+    args = ["launch", str(DIGITS / "job.yaml"), "--infra", HERE, "--env", "DIGITS_STEP_S=0.02"]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "arylcloud", *args, "--store", store, "-y", "--json"],
+        env={**os.environ, "ARYLCLOUD_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        found = wait_for(
+            lambda: list((tmp_path / "store").glob("jobs/*/ckpt/manifests/*")), "a checkpoint", 120.0
+        )
+        assert found
+        (first,) = rich.live()
+        booting.preempt(rich, first.name, notice_s=8.0)
+        out, err = run.communicate(timeout=200)
+    finally:
+        run.kill()
+    assert run.returncode == 0, err
+    assert len(rich.lives) == 2
+    report = json.loads(arylcloud(home, "report", json.loads(out)["job_id"], "--json").stdout)
+    assert report["interruptions"] == 1
+    assert report["usd"]["total"] == pytest.approx(sum(rich.bill().values()), abs=0.0005)
