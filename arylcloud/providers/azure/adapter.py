@@ -51,6 +51,7 @@ KNOWN: Final = frozenset(
 )
 USER_DATA_BYTES: Final = 48_000
 """64 KB of base64."""
+_MISSING: Final = frozenset({"ResourceGroupNotFound", "InvalidResourceReference", "NotFound"})
 LOOK_EVERY_S: Final = 30.0
 """How old the power state of a machine that was running may be: a list does not hold it."""
 
@@ -139,15 +140,21 @@ class AzureProvider:
                 group = self._places.group(offer.region, spec.journal_id)
                 self._making.order(group, name, request.machine(spec, self._settings, image, network))
             except ArylError as error:
-                if error.code in ("ResourceGroupNotFound", "InvalidResourceReference", "NotFound"):
-                    self._places.forget()
-                raise
+                raise self._ours_is_gone(error) from error
         vm = self._making.allocated(group, name)
         machine = self._read(vm)
         self._sightings.saw(machine)
         self._let_it_end(vm, machine)
         as_asked(spec, machine, self.terminate)
         return machine
+
+    def _ours_is_gone(self, error: ArylError) -> ArylError:
+        """What we had made was removed under our feet: no setting is wrong, the next try makes it again."""
+        named = {"resource_group", "vnet", "subnet"} & self._settings.keys()
+        if error.code not in _MISSING or named:
+            return error
+        self._places.forget()
+        return OtherCloudError(error.message, code=error.code)
 
     def _let_it_end(self, vm: Any, machine: Machine) -> None:
         try:

@@ -103,10 +103,11 @@ def failure(vm: Any) -> tuple[str, str] | None:
 
 def state(vm: Any) -> MachineState:
     """A machine that was switched off inside is paid for until it is deleted: STOPPING. So is one that could
-    not be made: its disk may be there."""
-    provisioning = word(vm.properties.provisioning_state)
-    at = power(vm)
-    if provisioning in ("Deleting", "Failed") or (at is not None and at not in ("running", "starting")):
+    not be made: its disk may be there. (One that runs although Azure has not heard of it may be well.)"""
+    provisioning, at = word(vm.properties.provisioning_state), power(vm)
+    if provisioning == "Deleting" or (at is not None and at not in ("running", "starting")):
+        return MachineState.STOPPING
+    if provisioning == "Failed" and at != "running":
         return MachineState.STOPPING
     if provisioning == "Creating" or at == "starting":
         return MachineState.PENDING

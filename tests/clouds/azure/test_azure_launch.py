@@ -86,4 +86,3 @@ def test_digits_train_on_azure(booting: AzureEmulator, rich: Subscription, tmp_p
     assert [r["kind"] for r in json.loads(swept.stdout)["resources"] if r["removed"]] == ["resource-group"]
     wait_for(lambda: not rich.left(), "an empty subscription")
     assert rich.roles == {}
-
