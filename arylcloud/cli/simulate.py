@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from arylcloud.simulation.cluster.workload import Jobs
 
 app = typer.Typer(add_completion=False)
+
+
+class DeadlineFrom(StrEnum):
+    ARRIVAL = "arrival"
+    DISPATCH = "dispatch"
+
 
 CSV_COLUMNS = (
     "policy", "job", "job_type", "gpus", "weight", "arrival_s", "finish_s", "run_s", "queue_s", "preemptions",
@@ -55,6 +62,10 @@ def simulate(
     round_s: Annotated[float, typer.Option(help="Seconds of a round.")] = 360.0,
     restart_s: Annotated[float, typer.Option(help="Seconds that a job loses when it is moved.")] = 0.0,
     reset_s: Annotated[float, typer.Option(help="Seconds at least between two decisions.")] = 1920.0,
+    deadline_from: Annotated[
+        DeadlineFrom,
+        typer.Option(help="Deadlines, to a policy, count from there; dispatch: Gavel's, the first round."),
+    ] = DeadlineFrom.ARRIVAL,
     rigid: Annotated[
         bool, typer.Option("--rigid", help="Elastic policies, too, run a job on its own number of GPUs.")
     ] = False,
@@ -85,7 +96,14 @@ def simulate(
     cluster = fleet(_counts(capacity), prices)
     jobs, table = _jobs(trace, generate, throughputs, cluster, seed=seed, priorities=priorities, slos=slos)
     span = _window(window)
-    settings = Settings(round_s=round_s, restart_s=restart_s, reset_s=reset_s, seed=seed, rigid=rigid)
+    settings = Settings(
+        round_s=round_s,
+        restart_s=restart_s,
+        reset_s=reset_s,
+        seed=seed,
+        deadline_from=deadline_from.value,
+        rigid=rigid,
+    )
     results: dict[str, dict[str, Any]] = {}
     for entry in chosen:
         with _bar(entry.name) as progress:

@@ -26,6 +26,7 @@ from arylcloud.planner.policies.perjob import (
     answer,
     at_best,
     nobody,
+    own_ease,
     price_ease,
     reduced_costs,
     too_tight,
@@ -50,11 +51,16 @@ def per_dollar(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
 
 def per_dollar_slo(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     """``per_dollar`` with every deadline kept; all dropped, ``fallback``, where they cannot be.
-    ``unmet``: the jobs that would miss theirs with the cluster to themselves."""
+    ``unmet``: the jobs that would miss theirs with the cluster to themselves.
+
+    GPUs that are left over go to whom they cost least of its own rate: the prices of deadlines say nothing of
+    what a job without one, or ahead of its own, loses there.
+    """
     found = _with_deadlines(problem, rng)
-    if isinstance(found, Allocation):
-        return found
-    return replace(per_dollar(problem, rng), fallback=True, unmet=hopeless(problem, pace_of(problem)))
+    if not isinstance(found, Allocation):
+        late = hopeless(problem, pace_of(problem))
+        found = replace(per_dollar(problem, rng), fallback=True, unmet=late)
+    return replace(found, spare=own_ease(problem.throughput))
 
 
 def per_dollar_slo_strict(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
@@ -118,10 +124,7 @@ def _with_deadlines(
     met = meet(lp, warm=problem.memory.warm if isinstance(problem.memory, Memory) else None, how_far=how_far)
     if met.solution is None:
         return met.part
-    ease = price_ease(reduced_costs(lp, met.solution), met.solution.objective)
-    return answer(
-        met.solution, np.ones(len(problem), dtype=bool), unplaceable=unplaceable(problem), spare=ease
-    )
+    return answer(met.solution, np.ones(len(problem), dtype=bool), unplaceable=unplaceable(problem))
 
 
 def _program(problem: ClusterProblem, pace: F) -> JobLP:

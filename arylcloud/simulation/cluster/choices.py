@@ -91,7 +91,7 @@ class Choices:
         rate = _rates(workload, roster.job, configs, rigid=self.rigid)
         rate[:, configs.gpus > roster.workers[configs.worker_type]] = 0.0
         rate[np.floor(rate * roster.round_s) <= 0] = 0.0
-        ahead = workload.deadline_s[roster.job] - now_s
+        ahead = roster.deadline_s - now_s
         problem = ElasticProblem(
             worker_types=workload.worker_types,
             workers=roster.workers.astype(np.float64),

@@ -25,6 +25,8 @@ class Roster:
     gpus: I = field(default_factory=lambda: np.zeros(0, np.int64))
     left: F = field(default_factory=lambda: np.zeros(0))
     arrival_s: F = field(default_factory=lambda: np.zeros(0))
+    deadline_s: F = field(default_factory=lambda: np.zeros(0))
+    """Absolute, as policies are told; inf = none."""
     at: I = field(default_factory=lambda: np.zeros(0, np.int64))
     partner: I = field(default_factory=lambda: np.zeros(0, np.int64))
     started: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -37,7 +39,8 @@ class Roster:
     def __len__(self) -> int:
         return len(self.job)
 
-    def add(self, workload: Workload, jobs: I) -> None:
+    def add(self, workload: Workload, jobs: I, *, late_s: F | float = 0.0) -> None:
+        """``late_s``: by how much later than in the workload their deadlines are."""
         rate = workload.rate[workload.job_class[jobs]].T
         gpus = workload.gpus[jobs]
         fits = (np.floor(rate * self.round_s) > 0) & (gpus[None, :] <= self.workers[:, None])
@@ -48,6 +51,7 @@ class Roster:
         self.gpus = np.concatenate((self.gpus, gpus))
         self.left = np.concatenate((self.left, workload.steps[jobs]))
         self.arrival_s = np.concatenate((self.arrival_s, workload.arrival_s[jobs]))
+        self.deadline_s = np.concatenate((self.deadline_s, workload.deadline_s[jobs] + late_s))
         self.at = np.concatenate((self.at, nothing))
         self.partner = np.concatenate((self.partner, nothing))
         self.started = np.concatenate((self.started, np.zeros(len(jobs), np.bool_)))
@@ -57,7 +61,8 @@ class Roster:
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
         self.job, self.gpus, self.left = self.job[mask], self.gpus[mask], self.left[mask]
-        self.arrival_s, self.at, self.partner = self.arrival_s[mask], self.at[mask], self.partner[mask]
+        self.arrival_s, self.deadline_s = self.arrival_s[mask], self.deadline_s[mask]
+        self.at, self.partner = self.at[mask], self.partner[mask]
         self.started, self.rate, self.fits = self.started[mask], self.rate[:, mask], self.fits[:, mask]
         self.single = self.single or bool((self.gpus == 1).all())
 

@@ -170,7 +170,7 @@ class Shares:
         job = roster.job
         deadline: F | None = None
         if self.policy.deadlines:
-            ahead = workload.deadline_s[job] - now_s
+            ahead = roster.deadline_s - now_s
             deadline = np.where(ahead > 0.0, ahead, np.inf)  # what is missed binds no more
         sharing = None
         if self.policy.packs:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,9 @@ class Settings:
     reset_s: float = 1920.0
     """At least so long between two decisions."""
     seed: int = 0
+    deadline_from: Literal["arrival", "dispatch"] = "arrival"
+    """From when on policies count a job's deadline: from its arrival, or, as Gavel does, from the round in
+    which it enters. Which deadlines were missed is counted from arrival."""
     rigid: bool = False
     """Elastic policies, too, run every job on its own number of GPUs."""
 
@@ -96,7 +99,8 @@ def simulate(
     while not feed.done(book):
         new = feed.due(now_s)
         if len(new):
-            roster.add(feed.workload, new)
+            waited_s = now_s - feed.workload.arrival_s[new]
+            roster.add(feed.workload, new, late_s=waited_s if settings.deadline_from == "dispatch" else 0.0)
             scheduler.arrive(new)
             book.grow(len(feed.workload))
         placement = scheduler.select(now_s, feed.workload)
