@@ -30,8 +30,7 @@ class JobSubmitted:
     market_scale: float
     plan_digest: str | None = None
     quotes: tuple[BaselineQuoted, ...] = ()
-    """What the report compares with, as of the choice: in one record with the job, or a crash could come
-    between."""
+    """What the report compares with, as of the choice: in this record, or a crash could come between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +87,6 @@ class LeaseRefused:
     code: str | None
     message: str
     hint: str | None = None
-    """What helps, as the error says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +118,7 @@ class LeasePriced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricesChecked:
-    """Whether the price steps of a lease up to its end are all in the journal. Only of one whose history
-    could not be read when it was released: once that it is not complete, once that it is."""
+    """Whether a lease's price steps are all in the journal, where they could not be read at its release."""
 
     lease_id: str
     complete: bool
@@ -262,16 +259,14 @@ class MigrationEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferBarred:
-    """Planners see fewer offers until ``until_s`` (market seconds: capacity is the market's). ``scope``
-    is written like the beginning of ``Offer.key``, ``place[:type[:market]]``: a region, a zone × type, or
-    with ``*`` in the type a family (``launcher/offers.covers``)."""
+    """Planners see fewer offers until ``until_s`` (market seconds: capacity is the market's). ``scope``:
+    ``place[:type[:market]]``, like the beginning of ``Offer.key`` (``launcher/offers.covers``)."""
 
     scope: str
     until_s: float
     code: str
     why: str
-    times: int = 1
-    """How often in a row it has been barred for this: each time for twice as long, up to a limit."""
+    times: int = 1  # in a row
     spared: tuple[str, ...] = ()
     """Zones inside the scope that are not barred: the cloud itself has named them."""
 
@@ -292,9 +287,8 @@ class BaselineQuoted:
     changes a report. A later quote of the same ``name`` and offer replaces the earlier one."""
 
     name: Literal["on_demand", "cheapest_per_hour", "fixed_zone"]
-    """``on_demand``: the twin of a type that the job is put on (one quote for each such type);
-    ``cheapest_per_hour``: the acceptable offer with the lowest $/h; ``fixed_zone``: the first
-    placement's offer."""
+    """``on_demand``: the twin of a type that the job is put on (one for each such type); ``fixed_zone``:
+    the first placement's offer; ``cheapest_per_hour``: the acceptable one with the lowest $/h."""
     offer: Offer
     """With its price; None in it = not known."""
     speed: float | None = None

@@ -49,6 +49,8 @@ class MachineSpec:
     max_usd_per_hour: float | None
     disk_gb: float | None = None
     image: str | None = None
+    nodes: int = 1
+    """So many machines are to work together in this zone: near one another, and with a way to one another."""
     identity: str | None = None
     """What it runs as (``core.stores.Lending.identity``): instance profile, service account, identity.
     None = what the adapter's settings name, or nothing."""
@@ -106,6 +108,9 @@ class Capabilities:
     market_clock: MarketClock
     boot_s: float
     """Usual wall seconds from create to the first heartbeat."""
+    list_every_s: float = 0.0
+    """Wall seconds between two lists of its machines while nothing is about to change; 0 = as often as one
+    likes."""
     renews_until: bool = False
     """Machines may renew their ``until``, so that the one which is listed is the lease's end."""
     compressed: bool = False

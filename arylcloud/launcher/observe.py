@@ -24,6 +24,7 @@ from arylcloud.core.errors import AccessError, CloudError, IntegrityError, Store
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import Machine, ObjectStore, Provider
 from arylcloud.launcher.actions import CheckpointSeen, Observed
+from arylcloud.launcher.pace import Pace
 from arylcloud.launcher.state import JobState
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class Observer:
     _ends: dict[str, mail.EndDoc] = field(default_factory=dict)
     _checkpoints: dict[str, CheckpointSeen] = field(default_factory=dict)
     _damaged: dict[str, str] = field(default_factory=dict)
+    _paces: dict[str, Pace] = field(default_factory=dict)
     _published: int = 0
     _unreadable: dict[str, str] = field(default_factory=dict)
 
@@ -87,8 +89,7 @@ class Observer:
         )
 
     def _machines(self, state: JobState) -> tuple[tuple[Machine, ...], frozenset[str]]:
-        offers = {lease.offer.key: lease.offer for lease in state.leases.values()}
-        clouds = {offer.cloud for offer in offers.values()} | set(self.clouds)
+        clouds = {lease.offer.cloud for lease in state.leases.values()} | set(self.clouds)
         found: list[Machine] = []
         listed: set[str] = set()
         for cloud in sorted(clouds):
@@ -96,7 +97,12 @@ class Observer:
             if provider is None:
                 log.warning("no provider for %s in this launcher", cloud)
                 continue
-            concerned = tuple(offer for offer in offers.values() if offer.cloud == cloud)
+            pace = self._paces.setdefault(cloud, Pace(every_s=provider.capabilities().list_every_s))
+            concerned = pace.concerned(
+                state, cloud, now_s=self.clock.now_s(), read_s=self.clock.monotonic_s()
+            )
+            if concerned is None:
+                continue
             try:
                 machines = provider.list_machines(journal_id=state.journal_id, offers=concerned)
             except (CloudError, AccessError) as error:

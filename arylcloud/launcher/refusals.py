@@ -118,5 +118,10 @@ def _places(offers: Iterable[Offer]) -> str:
 def _when(leases: Sequence[Lease]) -> str:
     first_s = min(x.intended_at_s for x in leases)
     last_s = max(x.intended_at_s for x in leases)
-    first, last = (datetime.fromtimestamp(at_s, UTC).strftime("%H:%M") for at_s in (first_s, last_s))
-    return f"(tried {first} UTC)" if first == last else f"(tried {first}–{last} UTC)"
+    first, last = utc(first_s), utc(last_s)
+    return f"(tried {first})" if first == last else f"(tried {first.removesuffix(' UTC')}–{last})"
+
+
+def utc(at_s: float) -> str:
+    """``09:12 UTC`` of wall seconds."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M UTC")

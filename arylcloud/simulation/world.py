@@ -78,7 +78,11 @@ class World:
     says: dict[str, ArylError] = field(default_factory=dict)
     """By offer key: what every create of it is answered with."""
     list_lag_s: float = 0.0
+    list_every_s: float = 0.0
+    """What it asks of launchers."""
     lists_fail: bool = False
+    lists: int = 0
+    """Calls of ``list_machines``."""
     ends_fail: bool = False
     """``terminate`` raises, and nothing happens."""
     end_takes_s: float = 2.0
@@ -149,6 +153,7 @@ class World:
             billing=Billing(first_hour_interruption_free=True),
             market_clock=self.market_clock,
             boot_s=3.0,
+            list_every_s=self.list_every_s,
         )
 
     def quote(self, offer: Offer) -> Offer:
@@ -195,6 +200,7 @@ class World:
         return self._row(machine)
 
     def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:
+        self.lists += 1
         if self.lists_fail:
             raise ThrottledError("describe: request limit exceeded")
         now_s = self.clock.at_s

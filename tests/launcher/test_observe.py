@@ -12,9 +12,10 @@ from support.scenarios import finish
 
 from arylcloud.core import events as ev
 from arylcloud.core import protocol as mail
-from arylcloud.core.phases import JobPhase
+from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import ObjectInfo
 from arylcloud.launcher.observe import Observer
+from arylcloud.launcher.pace import Pace
 
 
 class Counting(Mailbox):
@@ -105,6 +106,54 @@ def test_machines_that_have_left_are_forgotten(tmp_path: Path) -> None:
     assert len(h.state.leases) >= 8
     assert len(h.launcher.observer._beats) <= 4
     assert len(h.launcher.observer._heard_s) <= 4
+
+
+def test_a_cloud_is_asked_at_its_pace_and_at_once_when_something_changes(tmp_path: Path) -> None:
+    h = Harness(tmp_path)
+    h.world.list_every_s = 5.0
+    h.agents.total_steps = 10_000
+    h.until(JobPhase.RUNNING)
+    h.tick(40)
+    before = h.world.lists
+    h.tick(200)
+    assert 40 <= h.world.lists - before <= 46
+    (lease,) = h.state.open_leases
+    h.world.interrupt(h.running[0].instance_id)
+    h.tick(6)
+    assert h.state.leases[lease.lease_id].phase is LeasePhase.RELEASED
+    h.until(JobPhase.RUNNING)
+    h.request("stop")
+    finish(h, JobPhase.STOPPED)
+
+
+def test_after_a_create_without_answer_every_look_asks(tmp_path: Path) -> None:
+    h = Harness(tmp_path)
+    h.world.list_every_s = 60.0
+    h.world.troubles.append("lost_answer")
+    h.until(JobPhase.RUNNING)
+    assert len(h.world.born) == 1
+    finish(h)
+
+
+def test_regions_left_long_ago_are_looked_at_less_often(tmp_path: Path) -> None:
+    h = Harness(tmp_path)
+    pace = Pace(every_s=5.0)
+    moments = (1000.0, 1001.0, 1006.0, 1061.0)
+    offers = [pace.concerned(h.state, "aws", now_s=at_s, read_s=at_s) for at_s in moments]
+    assert offers == [(), None, None, ()]  # no machine of ours there: once a minute, everywhere
+    h.agents.total_steps = 10_000
+    h.until(JobPhase.RUNNING)
+    first = h.state.open_leases[0].offer
+    h.world.interrupt(h.running[0].instance_id)
+    h.until(JobPhase.RECOVERING, JobPhase.PROVISIONING)
+    h.until(JobPhase.RUNNING)
+    second = h.state.open_leases[0].offer
+    assert first.region != second.region
+    h.tick(120)
+    now_s = h.clock.at_s
+    assert pace.concerned(h.state, "aws", now_s=now_s, read_s=now_s) == (first, second)
+    assert pace.concerned(h.state, "aws", now_s=now_s + 2, read_s=now_s + 2) is None
+    assert pace.concerned(h.state, "aws", now_s=now_s + 5, read_s=now_s + 5) == (second,)
 
 
 def test_a_request_that_cannot_be_read_keeps_none_behind_it(tmp_path: Path) -> None:

@@ -485,7 +485,8 @@ def waiting_for_capacity(folder: Path) -> None:
     h.until(JobPhase.WAITING)
     assert h.world.creates == len(OFFERS), "each offer is asked once until its bar ends"
     assert h.state.phase_code == "capacity"
-    assert "capacity 4" in h.state.phase_text
+    assert h.state.phase_text.startswith("no capacity in 4 zones of aws (tried ")
+    assert "; next try " in h.state.phase_text
     h.tick(10)
     assert h.world.creates == len(OFFERS)
     h.world.full = set()

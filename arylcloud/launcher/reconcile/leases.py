@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
+from arylcloud.core.offer import Market
 from arylcloud.core.phases import LeasePhase
 from arylcloud.core.ports import MachineState
 from arylcloud.core.protocol import AgentPhase
+from arylcloud.launcher.leasebill import FIRST_HOUR_S
 from arylcloud.launcher.offers import bar_for, bar_offer
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.state import Lease
 
 PRICE_TOLERANCE: Final = 0.10
 """A machine that costs this much more than it was quoted at is not what was chosen."""
+
+TAKES_S: Final = 60.0
+"""A cloud that has given notice takes the machine at the moment it said, or so much later."""
 
 BAD_STARTS: Final = frozenset({"boot_timeout", "broken"})
 """Ending codes of machines that never got to work."""
@@ -138,6 +143,8 @@ def _doomed(d: Draft, lease: Lease) -> bool:
         return False
     epoch = d.member_epoch
     at_work = epoch is not None and lease in d.at_work(epoch)
+    if not at_work and _free_if_taken(d, lease):
+        return False
     # the cloud's moment may be by another clock than ours: since the notice came, too
     acts_at_s = max(lease.notice_acts_at_s or lease.since_s, lease.since_s)
     overdue = d.now_s > acts_at_s + d.timing.drain_timeout_s
@@ -145,6 +152,20 @@ def _doomed(d: Draft, lease: Lease) -> bool:
         return False
     d.end(lease, "noticed", "it has handed over" if not at_work else "the cloud has not acted on its notice")
     return True
+
+
+def _free_if_taken(d: Draft, lease: Lease) -> bool:
+    """Its cloud does not charge for what it takes back in the first hour: it is left to do so, as long as it
+    keeps its word."""
+    acts_at_s = lease.notice_acts_at_s
+    if acts_at_s is None or lease.launched_s is None or d.now_s > acts_at_s + TAKES_S:
+        return False
+    taken_s = d.state.market_clock.market_s(acts_at_s + TAKES_S)
+    return (
+        lease.billing.first_hour_interruption_free
+        and lease.offer.market is Market.SPOT
+        and taken_s - lease.launched_s < FIRST_HOUR_S
+    )
 
 
 def _bar(d: Draft, lease: Lease, code: str, why: str) -> None:

@@ -7,7 +7,7 @@ from arylcloud.core.phases import LeasePhase
 from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s
 from arylcloud.launcher.offers import acceptable, barred, why_none
 from arylcloud.launcher.reconcile.draft import Draft
-from arylcloud.launcher.refusals import summary
+from arylcloud.launcher.refusals import summary, utc
 from arylcloud.launcher.state import Lease
 
 
@@ -86,10 +86,19 @@ def _choice(d: Draft) -> Offer | None:
     free = acceptable(d.desired.ranking, d.state.bars, d.state.cooling, d.now_market_s, d.timing)
     if not free:
         code, text = why_none(d.desired.ranking, d.state.bars, d.now_market_s)
-        d.waiting = (code, summary(d.state) or text)
+        said = summary(d.state)
+        d.waiting = (code, text if said is None else f"{said}; {_next_try(d)}")
         return None
     bar = barred(free[0], d.state.bars, d.now_market_s)
     return free[0] if bar is None else None  # throttled: the same call again, later
+
+
+def _next_try(d: Draft) -> str:
+    bars = [barred(offer, d.state.bars, d.now_market_s) for offer in d.desired.ranking]
+    ends = [bar.until_s for bar in bars if bar is not None]
+    return (
+        f"next try {utc(d.state.market_clock.wall_s(min(ends)))}" if ends else "no other offer is acceptable"
+    )
 
 
 def _kin(d: Draft, holders: dict[int, Lease]) -> Offer | None:

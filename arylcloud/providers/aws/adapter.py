@@ -18,6 +18,7 @@ from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import Billing, Capabilities, Machine, MachineSpec, MachineState, PricePoint
 from arylcloud.providers.aws import tags
 from arylcloud.providers.aws.client import Calls
+from arylcloud.providers.aws.gang import Gangs
 from arylcloud.providers.aws.listprice import ListPrices
 from arylcloud.providers.aws.place import Places
 from arylcloud.providers.aws.quota import Quotas
@@ -60,6 +61,7 @@ class AwsProvider:
         self._calls = calls
         self._settings = settings
         self._places = Places(calls, settings)
+        self._gangs = Gangs(calls, self._places, settings)
         self._quotas = Quotas(calls)
         self._spot = SpotPrices(calls, self._places)
         self._list = ListPrices(calls)
@@ -76,6 +78,7 @@ class AwsProvider:
             billing=Billing(minimum_s=60.0, first_hour_interruption_free=True),
             market_clock=MarketClock(origin_s=0.0, scale=1.0),
             boot_s=180.0,
+            list_every_s=5.0,
             metadata=_METADATA,
             # An instance's own shutdown is its end: InstanceInitiatedShutdownBehavior below.
             machine_env={"ARYL_POWEROFF": "shutdown -h now"},
@@ -121,8 +124,10 @@ class AwsProvider:
                 there = self._with_token(region, spec.token)
                 if there is not None:
                     return there
-            if error.code == "InvalidGroup.NotFound" and "security_group" not in self._settings:
+            gone = error.code == "InvalidGroup.NotFound" and "security_group" not in self._settings
+            if gone or error.code == "InvalidPlacementGroup.Unknown":  # removed under our feet
                 self._places.forget_groups()
+                self._gangs.forget()
                 raise OtherCloudError(error.message, code=error.code) from error
             raise
         machine = self._read(answer["Instances"][0], region)
@@ -135,8 +140,7 @@ class AwsProvider:
         subnet, vpc = self._places.subnet(offer)
         asked = request(spec, self._settings)
         asked["ImageId"] = image = spec.image or self._places.image(region, offer.instance_type)
-        asked["SubnetId"] = subnet
-        asked["SecurityGroupIds"] = [self._places.group(region, vpc, spec.journal_id)]
+        asked |= self._gangs.request(spec, subnet, vpc)
         if spec.disk_gb is not None:
             device, least_gib = self._places.root_disk(region, image)
             asked["BlockDeviceMappings"] = [

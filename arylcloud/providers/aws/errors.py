@@ -23,7 +23,8 @@ _CAPACITY: Final = (
 )
 _QUOTA: Final = (
     "VcpuLimitExceeded MaxSpotInstanceCountExceeded MaxSpotFleetRequestCountExceeded InstanceLimitExceeded "
-    "VolumeLimitExceeded MaxIOPSLimitExceeded SecurityGroupLimitExceeded ResourceLimitExceeded"
+    "VolumeLimitExceeded MaxIOPSLimitExceeded SecurityGroupLimitExceeded ResourceLimitExceeded "
+    "PlacementGroupLimitExceeded"
 )
 _THROTTLED: Final = (
     "RequestLimitExceeded Throttling ThrottlingException ThrottledException RequestThrottled "
@@ -64,6 +65,7 @@ _HINTS: Final[dict[str, str | None]] = {
         _ACCESS.split(), "`arylcloud check --infra aws` says what is missing; docs/clouds/aws.md"
     ),
     **_ASKED_WRONG,
+    "PlacementGroupLimitExceeded": "arylcloud gc removes those of jobs that have ended",
     # a machine with this token may exist: never a plain "no"
     "IdempotentParameterMismatch": None,
 }
@@ -75,6 +77,7 @@ _SCOPES: Final[dict[str, Scope]] = {
     "VolumeLimitExceeded": "market",
     "MaxIOPSLimitExceeded": "market",
     "SecurityGroupLimitExceeded": "market",
+    "PlacementGroupLimitExceeded": "market",
     "InstanceLimitExceeded": "market",
 }
 

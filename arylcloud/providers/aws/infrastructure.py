@@ -23,17 +23,30 @@ from arylcloud.providers.settings import known_only
 GROUP: Final = "security-group"
 VOLUME: Final = "volume"
 NIC: Final = "network-interface"
+PLACEMENT: Final = "placement-group"
 _UNATTACHED: Final = {"Name": "status", "Values": ["available"]}
 _DELETE: Final = {
     GROUP: ("delete_security_group", "GroupId"),
     VOLUME: ("delete_volume", "VolumeId"),
     NIC: ("delete_network_interface", "NetworkInterfaceId"),
+    PLACEMENT: ("delete_placement_group", "GroupName"),
 }
 _MISSING: Final = frozenset(
-    ["InvalidGroup.NotFound", "InvalidVolume.NotFound", "InvalidNetworkInterfaceID.NotFound"]
+    [
+        "InvalidGroup.NotFound",
+        "InvalidVolume.NotFound",
+        "InvalidNetworkInterfaceID.NotFound",
+        "InvalidPlacementGroup.Unknown",
+    ]
 )
 _IN_USE: Final = frozenset(
-    ["DependencyViolation", "VolumeInUse", "InvalidNetworkInterface.InUse", "InvalidGroup.InUse"]
+    [
+        "DependencyViolation",
+        "VolumeInUse",
+        "InvalidNetworkInterface.InUse",
+        "InvalidGroup.InUse",
+        "InvalidPlacementGroup.InUse",
+    ]
 )
 
 
@@ -90,6 +103,7 @@ class AwsInfrastructure:
                 "NetworkInterfaceId",
                 [ours, _UNATTACHED],
             ),
+            (PLACEMENT, "describe_placement_groups", "PlacementGroups", "GroupName", [ours]),
             (GROUP, "describe_security_groups", "SecurityGroups", "GroupId", [ours]),  # last: NICs hold them
         )
         found = []

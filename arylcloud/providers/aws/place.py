@@ -14,7 +14,7 @@ from typing import Any, Final
 from arylcloud.core.errors import ArylError, CapacityError, UsageError
 from arylcloud.core.offer import Offer
 from arylcloud.providers.aws.client import Calls
-from arylcloud.providers.aws.tags import JOURNAL, as_list
+from arylcloud.providers.aws.tags import JOB, JOURNAL, as_list
 
 HOME: Final = "us-east-1"
 _IMAGE: Final = "/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
@@ -38,7 +38,7 @@ class Places:
         self._zones: dict[str, dict[str, str]] = {}
         self._images: dict[tuple[str, str], str] = {}
         self._subnets: dict[tuple[str, str], tuple[str, str]] = {}
-        self._groups: dict[tuple[str, str], str] = {}
+        self._groups: dict[tuple[str, str, str | None], str] = {}
         self._disks: dict[tuple[str, str], tuple[str, int]] = {}
         self._sold: dict[tuple[str, str | None, str], tuple[bool, float]] = {}
 
@@ -150,24 +150,42 @@ class Places:
         best = max(here, key=lambda s: (s.get("AvailableIpAddressCount", 0), s["SubnetId"]))
         return str(best["SubnetId"]), str(best["VpcId"])
 
-    def group(self, region: str, vpc: str, journal_id: str) -> str:
-        """A security group without any inbound rule: made once per journal and network, found again."""
+    def group(self, region: str, vpc: str, journal_id: str, *, job_id: str | None = None) -> str:
+        """A security group without any way in: made once per journal and network, found again. With
+        ``job_id`` one of that job's own, whose members reach each other."""
         if named := self._settings.get("security_group"):
             return named
         with self._lock:
-            if (vpc, journal_id) not in self._groups:
-                self._groups[vpc, journal_id] = self.find_group(region, vpc, journal_id) or self._make_group(
-                    region, vpc, journal_id
-                )
-            return self._groups[vpc, journal_id]
+            key = (vpc, journal_id, job_id)
+            if key not in self._groups:
+                found = self.find_group(region, vpc, journal_id, job_id=job_id)
+                made = found or self._make_group(region, vpc, journal_id, job_id)
+                if job_id is not None:  # also of one that was found: who made it may not have got so far
+                    self._join(region, made)
+                self._groups[key] = made
+            return self._groups[key]
+
+    def _join(self, region: str, group: str) -> None:
+        """Every port, from and to members: collective operations choose their own, and EFA's traffic needs
+        the rule in both directions."""
+        asked = {
+            "GroupId": group,
+            "IpPermissions": [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}],
+        }
+        for operation in ("authorize_security_group_ingress", "authorize_security_group_egress"):
+            try:
+                self._calls.act("ec2", region, operation, **asked)
+            except ArylError as error:
+                if error.code != "InvalidPermission.Duplicate":
+                    raise
 
     def forget_groups(self) -> None:
         """One has been removed under our feet: it is looked for, and made, again."""
         with self._lock:
             self._groups.clear()
 
-    def find_group(self, region: str, vpc: str, journal_id: str) -> str | None:
-        """Of this journal, in this network; None = there is none yet."""
+    def find_group(self, region: str, vpc: str, journal_id: str, *, job_id: str | None = None) -> str | None:
+        """Of this journal (and job), in this network; None = there is none yet."""
         found = self._calls.pages(
             "ec2",
             region,
@@ -178,39 +196,44 @@ class Places:
                 {"Name": f"tag:{JOURNAL}", "Values": [journal_id]},
             ],
         )
-        return str(found[0]["GroupId"]) if found else None
+        ours = [one for one in found if _job_of(one) == job_id]
+        return str(ours[0]["GroupId"]) if ours else None
 
-    def _make_group(self, region: str, vpc: str, journal_id: str) -> str:
+    def _make_group(self, region: str, vpc: str, journal_id: str, job_id: str | None) -> str:
+        marks = {JOURNAL: journal_id, "Name": "arylcloud"} | ({} if job_id is None else {JOB: job_id})
         tags: list[dict[str, Any]] = [
-            {
-                "ResourceType": "security-group",
-                "Tags": as_list({JOURNAL: journal_id, "Name": "arylcloud"}, self._settings),
-            }
+            {"ResourceType": "security-group", "Tags": as_list(marks, self._settings)}
         ]
+        name = "-".join(filter(None, ("arylcloud", journal_id, job_id)))
+        inside = "no way in" if job_id is None else f"no way in but from machines of {job_id}"
         try:
             answer = self._calls.act(
                 "ec2",
                 region,
                 "create_security_group",
-                GroupName=f"arylcloud-{journal_id}",
-                Description="arylcloud: no way in, every way out",
+                GroupName=name[:255],
+                Description=f"arylcloud: {inside}, every way out"[:255],
                 VpcId=vpc,
                 TagSpecifications=tags,
             )
         except ArylError as error:
             if error.code != "InvalidGroup.Duplicate":  # another launcher of this journal was faster
                 raise
-            found = self._seen(region, vpc, journal_id)
+            found = self._seen(region, vpc, journal_id, job_id)
             if found is None:
                 raise
             return found
-        self._seen(region, vpc, journal_id)
+        self._seen(region, vpc, journal_id, job_id)
         return str(answer["GroupId"])
 
-    def _seen(self, region: str, vpc: str, journal_id: str) -> str | None:
+    def _seen(self, region: str, vpc: str, journal_id: str, job_id: str | None) -> str | None:
         """EC2 may not know for some seconds what it has just made, and would refuse the machine for it."""
         for _ in range(SEEN_TRIES):
-            if (found := self.find_group(region, vpc, journal_id)) is not None:
+            if (found := self.find_group(region, vpc, journal_id, job_id=job_id)) is not None:
                 return found
             time.sleep(SEEN_EVERY_S)
         return None
+
+
+def _job_of(group: Mapping[str, Any]) -> str | None:
+    return next((str(tag["Value"]) for tag in group.get("Tags", []) if tag["Key"] == JOB), None)

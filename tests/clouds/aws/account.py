@@ -52,6 +52,10 @@ class Life:
     """The bill ends here."""
     cause: str = ""
     """StateReason's code."""
+    placement: str | None = None
+    """Its placement group."""
+    efas: int = 0
+    """Interfaces of that kind."""
 
     @property
     def instance_id(self) -> str:
@@ -78,6 +82,8 @@ class Account:
     """(region, type) → $/h, as the price list has it."""
     quotas: dict[tuple[str, str], float] = field(default_factory=dict)
     """(region, code) → vCPUs; without an entry 1,000."""
+    placements: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    """(region, name) of placement groups → their tags."""
     denied: set[str] = field(default_factory=set)
     """Operations that its user may not call."""
     regions: tuple[str, ...] = ("us-east-1", "us-west-2", "eu-central-1")

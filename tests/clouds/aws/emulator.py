@@ -336,6 +336,8 @@ class AwsEmulator:
             gpus=sum(g["Count"] for g in info.get("GpuInfo", {}).get("Gpus", [])),
             spot_request=f"sir-{next(self._numbers):08x}" if spot else None,
             launched_s=instance.launch_time and _seconds(instance.launch_time),
+            placement=asked.get("Placement.GroupName"),
+            efas=sum(value == "efa" for key, value in asked.items() if key.endswith(".InterfaceType")),
         )
         account.lives[instance.id] = life
         if profile := asked.get("IamInstanceProfile.Name") or asked.get("IamInstanceProfile.Arn"):
@@ -346,11 +348,10 @@ class AwsEmulator:
 
     def _zone(self, account: Account, region: str, asked: dict[str, str]) -> tuple[str, str]:
         backend = self._backend(account, region)
-        subnet = next((s for s in backend.describe_subnets() if s.id == asked.get("SubnetId")), None)
+        named = asked.get("SubnetId") or asked.get("NetworkInterface.1.SubnetId")
+        subnet = next((s for s in backend.describe_subnets() if s.id == named), None)
         if subnet is None:
-            raise Refused(
-                "InvalidSubnetID.NotFound", f"The subnet ID '{asked.get('SubnetId')}' does not exist"
-            )
+            raise Refused("InvalidSubnetID.NotFound", f"The subnet ID '{named}' does not exist")
         return str(subnet.availability_zone), str(subnet.availability_zone_id)
 
     def _checked(
@@ -368,6 +369,7 @@ class AwsEmulator:
                 "Unsupported",
                 f"Your requested instance type ({name}) is not supported in your Availability Zone.",
             )
+        self._placed(account, region, zone_id, name, asked)
         if asked["ImageId"] not in IMAGES.values():
             raise Refused("InvalidAMIID.NotFound", f"The image id '[{asked['ImageId']}]' does not exist")
         if len(base64.b64decode(asked.get("UserData", ""))) > USER_DATA_BYTES:
@@ -388,6 +390,73 @@ class AwsEmulator:
                     "Invalid IAM Instance Profile name",
                 )
         return dict(INSTANCE_TYPES[name])
+
+    def _placed(self, account: Account, region: str, zone_id: str, name: str, asked: dict[str, str]) -> None:
+        from moto.ec2.models.instance_types import INSTANCE_TYPES
+
+        info = INSTANCE_TYPES[name]
+        group = asked.get("Placement.GroupName")
+        if group is not None and (region, group) not in account.placements:
+            raise Refused("InvalidPlacementGroup.Unknown", f"The placement group '{group}' is unknown.")
+        if group is not None and "cluster" not in info["PlacementGroupInfo"]["SupportedStrategies"]:
+            raise Refused(
+                "InvalidParameterCombination", f"Cluster placement groups are not supported by {name}"
+            )
+        members = [life for life in account.live() if group is not None and life.placement == group]
+        if any(life.zone_id != zone_id for life in members):
+            raise Refused("InvalidParameterValue", "A cluster placement group is in one Availability Zone.")
+        efas = [key for key, value in asked.items() if key.endswith(".InterfaceType") and value == "efa"]
+        most = info["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
+        if len(efas) > most:
+            raise Refused("AttachmentLimitExceeded", f"EFA interfaces: {len(efas)} asked for, {most} allowed")
+        interfaces = [key for key in asked if re.fullmatch(r"NetworkInterface\.\d+\.SubnetId", key)]
+        if len(interfaces) > 1 and any(key.endswith(".AssociatePublicIpAddress") for key in asked):
+            raise Refused(
+                "InvalidParameterCombination",
+                "The associatePublicIPAddress parameter cannot be specified with multiple network interfaces",
+            )
+
+    def _CreatePlacementGroup(
+        self, environ: dict[str, Any], account: Account, region: str, asked: dict[str, str]
+    ) -> Answer:
+        name = asked["GroupName"]
+        if (region, name) in account.placements:
+            raise Refused("InvalidPlacementGroup.Duplicate", f"The placement group '{name}' is in use.")
+        prefix = "TagSpecification.1.Tag."
+        tags = {
+            asked[key]: asked.get(key.replace(".Key", ".Value"), "")
+            for key in asked
+            if key.startswith(prefix) and key.endswith(".Key")
+        }
+        account.placements[region, name] = tags
+        return _xml("CreatePlacementGroup", "<return>true</return>")
+
+    def _DescribePlacementGroups(
+        self, environ: dict[str, Any], account: Account, region: str, asked: dict[str, str]
+    ) -> Answer:
+        wanted = asked.get("Filter.1.Name", ""), asked.get("Filter.1.Value.1", "")
+        items = ""
+        for (where, name), tags in account.placements.items():
+            key = wanted[0].removeprefix("tag:")
+            hit = wanted[1] in tags if wanted[0] == "tag-key" else tags.get(key) == wanted[1]
+            if where == region and (hit or not wanted[0]):
+                shown = "".join(f"<item><key>{k}</key><value>{v}</value></item>" for k, v in tags.items())
+                items += (
+                    f"<item><groupName>{name}</groupName><strategy>cluster</strategy>"
+                    f"<state>available</state><tagSet>{shown}</tagSet></item>"
+                )
+        return _xml("DescribePlacementGroups", f"<placementGroupSet>{items}</placementGroupSet>")
+
+    def _DeletePlacementGroup(
+        self, environ: dict[str, Any], account: Account, region: str, asked: dict[str, str]
+    ) -> Answer:
+        name = asked["GroupName"]
+        if (region, name) not in account.placements:
+            raise Refused("InvalidPlacementGroup.Unknown", f"The placement group '{name}' is unknown.")
+        if any(life.placement == name and life.state != "terminated" for life in account.lives.values()):
+            raise Refused("InvalidPlacementGroup.InUse", f"The placement group '{name}' is in use.")
+        del account.placements[region, name]
+        return _xml("DeletePlacementGroup", "<return>true</return>")
 
     def _fits(
         self, account: Account, region: str, zone_id: str, name: str, market: str, info: dict[str, Any]
