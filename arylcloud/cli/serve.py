@@ -35,9 +35,8 @@ def serve(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document at the end.")] = False,
 ) -> int:
     """Run the launcher for all jobs of this journal, until stopped (Ctrl-C): machines go on without it."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname).1s %(name)s: %(message)s"
-    )
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname).1s %(name)s: %(message)s")
+    logging.getLogger("arylcloud").setLevel(logging.INFO)  # SDKs tell of every request at that level
     from arylcloud.cli.output import emit_json
     from arylcloud.cli.settings import folders
 
