@@ -168,7 +168,7 @@ def migrate_of(value: Value) -> MigrateSpec:
     changes: dict[str, Any] = {
         "auto": section.flag("auto"),
         "min_saving": section.get("min_saving", units.parse_fraction),
-        "at_most_every_s": section.get("at_most_every", units.parse_duration_s),
+        "at_most_every_s": section.get("at_most_every", units.parse_pause_s),
     }
     section.finish()
     return MigrateSpec(**{key: found for key, found in changes.items() if found is not None})

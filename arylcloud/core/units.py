@@ -30,9 +30,14 @@ RATE_UNITS = tuple(f"{unit}/s" for unit in WORK_UNITS)
 
 
 def parse_duration_s(value: object, *, what: str) -> float:
-    """Seconds of ``36h``, ``90m``, ``1.5d``, ``2h30m``, ``45 min``; positive.
+    """Seconds of ``36h``, ``90m``, ``1.5d``, ``2h30m``, ``45 min``; positive."""
+    return _positive(parse_pause_s(value, what=what), value, what)
 
-    >>> parse_duration_s("2h30m", what="deadline")
+
+def parse_pause_s(value: object, *, what: str) -> float:
+    """A duration that may be 0 (``0h``): none at all.
+
+    >>> parse_pause_s("2h30m", what="at_most_every")
     9000.0
     """
     hint = "write it with a unit: 90m, 36h, 2h30m, 1.5d"
@@ -56,7 +61,7 @@ def parse_duration_s(value: object, *, what: str) -> float:
         at = part.end()
         while at < len(text) and text[at].isspace():
             at += 1
-    return _positive(total, value, what)
+    return total
 
 
 def parse_usd(value: object, *, what: str) -> float:
