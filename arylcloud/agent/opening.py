@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -22,7 +23,8 @@ from arylcloud.core.protocol import LENT_KEY, LentDoc
 from arylcloud.core.stores import cloud_of
 
 LOOK_S = 60.0
-"""Between two looks for newer ones: they come when half of the time is over."""
+"""The longest between two looks for newer ones: they come when half of the time is over."""
+LEAST_S = 1.0
 MSI_PATH = "/metadata/identity/oauth2/token"
 
 
@@ -61,11 +63,10 @@ class Lent(threading.Thread):
     """obstore's credential provider. Those that have ended are used all the same: the store's refusal is
     waited out as an outage is."""
 
-    def __init__(self, first: LentDoc, *, log: Callable[[str], None], look_s: float = LOOK_S) -> None:
+    def __init__(self, first: LentDoc, *, log: Callable[[str], None]) -> None:
         super().__init__(name="lent", daemon=True)
         self._current = first
         self._log = log
-        self._look_s = look_s
         self._store: ObjectStore | None = None
         self._halt = threading.Event()
         self._said = ""
@@ -86,7 +87,7 @@ class Lent(threading.Thread):
         self._halt.set()
 
     def run(self) -> None:
-        while not self._halt.wait(self._look_s):
+        while not self._halt.wait(self._pause_s()):
             try:
                 self.look()
                 self._said = ""
@@ -96,6 +97,9 @@ class Lent(threading.Thread):
                 self._said = error.message
             except Exception as error:  # noqa: BLE001 - tried again: silence would cut the machine off
                 self._log(f"no new credentials: {type(error).__name__}")
+
+    def _pause_s(self) -> float:
+        return min(LOOK_S, max(LEAST_S, (self._current.expires_s - time.time()) / 8))
 
     def look(self) -> bool:
         """Whether there were newer ones. Raises StoreError, IntegrityError."""

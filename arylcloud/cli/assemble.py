@@ -155,6 +155,7 @@ def _handout(
         root=address_of(root),
         runtime_key=runtime,
         store=store,
+        shared=open_prefix(root),
         storage=storage_of(cloud, folders),
         lending=lending_of(cloud, folders),
         clock=SystemClock(),

@@ -95,7 +95,12 @@ class Storage(Protocol):
         """The bucket: private, with a rule that removes what broken uploads leave. Idempotent."""
         ...
 
-    def sign(self, address: Address, key: str, for_s: float) -> str:
+    @property
+    def signs_as_job(self) -> bool:
+        """Whether links are signed as the job's identity, which reaches the job's prefix only."""
+        ...
+
+    def sign(self, address: Address, key: str, for_s: float, identity: str | None) -> str:
         """A link by which anybody may read this one object (its key under the prefix) for so long."""
         ...
 

@@ -28,7 +28,7 @@ from arylcloud.launcher.state import JobState
 
 log = logging.getLogger(__name__)
 RETRY_S = 60.0
-"""Between two tries to renew, while a cloud refuses."""
+"""The longest between two tries to renew, while a cloud refuses."""
 _WAITING = (LeasePhase.INTENDED, LeasePhase.PENDING)
 
 
@@ -54,6 +54,8 @@ class Handout:
     runtime_key: str
     store: ObjectStore
     """The job's prefix."""
+    shared: ObjectStore
+    """The root."""
     storage: Storage
     lending: Lending
     clock: Clock
@@ -69,7 +71,7 @@ class Handout:
 
     def given(self, cloud: str, lease_id: str) -> Given:
         """Before the machine is made. Idempotent. Raises AccessError, UsageError, CloudError."""
-        runtime_url = self._link(self.root, self.runtime_key)
+        runtime_url = self._runtime()
         if cloud == self.job.address.cloud:
             identity = self.lending.identity(self.job)
             return Given(runtime_url=runtime_url, identity=identity, env=self._env(identity))
@@ -84,14 +86,20 @@ class Handout:
         """Every tick: renew what is lent, forget what has been read. Failures are tried again later."""
         elsewhere = [one for one in state.open_leases if one.offer.cloud != self.job.address.cloud]
         try:
-            if elsewhere and self._due() and self.clock.now_s() - self._tried_s >= RETRY_S:
-                self._tried_s = self.clock.now_s()
-                self._lend()
+            if elsewhere and self._due():
+                self._renew()
             waiting = {one.lease_id for one in elsewhere if one.phase in _WAITING}
             if elsewhere or self._boots:
                 self._forget(self._boot_docs() - waiting)
         except ArylError as error:
             log.warning("credentials for machines of other clouds: %s", error.message)
+
+    def _renew(self) -> None:
+        now_s = self.clock.now_s()
+        left_s = 0.0 if self._lent is None else self._lent.expires_s - now_s
+        if now_s - self._tried_s >= min(RETRY_S, max(1.0, left_s / 8)):
+            self._tried_s = now_s
+            self._lend()
 
     def end(self) -> None:
         """The job has ended. Raises StoreError; an identity that a cloud does not remove now is ``gc``'s."""
@@ -109,12 +117,24 @@ class Handout:
         options = self.storage.for_machines(self.job.address, identity)
         return {"ARYL_STORE_OPTIONS": json.dumps(dict(options), sort_keys=True)}
 
+    def _runtime(self) -> str:
+        """Where the job signs for itself, it needs a copy of its own, since it reaches its prefix only."""
+        if not self.storage.signs_as_job:
+            return self._link(self.root, self.runtime_key)
+        if not any(info.key == self.runtime_key for info in self.store.list(self.runtime_key)):
+            data = self.shared.get(self.runtime_key)
+            if data is None:
+                raise StoreError(f"{self.root.uri} lacks {self.runtime_key}", hint="launch the job again")
+            self.store.create(self.runtime_key, data)
+        return self._link(self.job.address, self.runtime_key)
+
     def _link(self, address: Address, key: str) -> str:
         """The same one for a while: user data with another one is other user data."""
         now_s = self.clock.now_s()
         known = self._links.get(key)
         if known is None or now_s - known[0] > SIGNED_S / 4:
-            self._links[key] = known = (now_s, self.storage.sign(address, key, SIGNED_S))
+            identity = self.lending.identity(self.job) if self.storage.signs_as_job else None
+            self._links[key] = known = (now_s, self.storage.sign(address, key, SIGNED_S, identity))
         return known[1]
 
     def _due(self) -> bool:

@@ -20,6 +20,7 @@ from arylcloud.core.ports import (
     Capabilities,
     Machine,
     MachineSpec,
+    MachineState,
     PricePoint,
 )
 from arylcloud.providers.bounds import as_asked, iso, not_offered, user_data_fits, within_cap
@@ -61,6 +62,8 @@ USER_DATA_BYTES: Final = 200_000
 """A value of the metadata takes 256 KiB; ours has a preamble, too."""
 MADE_WITHIN_S: Final = 90.0
 """For so long an insertion is waited for: by then a zone without capacity has said so."""
+ENDS_ITSELF: Final = "roles/compute.instanceAdmin.v1"
+"""Given on one machine only."""
 _THERE: Final = frozenset(["alreadyExists", "RESOURCE_ALREADY_EXISTS", "HTTP_409"])
 
 
@@ -167,6 +170,8 @@ class GcpProvider:
                 refused.append(error)
                 continue
             as_asked(spec, machine, self.terminate)
+            if spec.identity is not None and machine.state is not MachineState.GONE:
+                self._may_end_itself(machine, spec.identity)
             return machine
         if len(refused) == 1:
             raise refused[0]
@@ -202,6 +207,22 @@ class GcpProvider:
                 return there
             raise
         return self._roster.get(name, zone) or self._roster.vanished(spec, zone, operation)
+
+    def _may_end_itself(self, machine: Machine, account: str) -> None:
+        """The job's account may delete this one machine. Where we may not allow that, it can still switch
+        itself off, and is deleted by whoever lists it next."""
+        policy = {"policy": {"bindings": [{"role": ENDS_ITSELF, "members": [f"serviceAccount:{account}"]}]}}
+        try:
+            self._calls.act(
+                "Instances",
+                "set_iam_policy",
+                project=self._calls.project,
+                zone=machine.zone,
+                resource=machine.instance_id,
+                zone_set_policy_request_resource=policy,
+            )
+        except ArylError as error:
+            log.warning("%s cannot delete itself: %s", machine.instance_id, error.message)
 
     def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:
         del offers  # one call asks for all regions

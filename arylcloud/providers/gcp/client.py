@@ -86,10 +86,14 @@ class Calls:
             import google.auth
             from google.auth import exceptions
             from google.auth.credentials import AnonymousCredentials
+
+            class Nobody(AnonymousCredentials):  # type: ignore[misc, unused-ignore]
+                def refresh(self, request: Any) -> None:
+                    """There is nothing to renew."""
         except ImportError as error:
             raise missing(error) from error
         if _here(self.base):
-            anonymous: Any = AnonymousCredentials
+            anonymous: Any = Nobody
             return anonymous(), None
         try:
             found, project = google.auth.default(scopes=SCOPES)

@@ -1,4 +1,4 @@
-"""``Lending`` on Google Cloud: the job's own service account there, downscoped tokens for machines elsewhere."""
+"""``Lending`` on Google Cloud: the job's own service account; downscoped tokens for machines elsewhere."""
 
 from __future__ import annotations
 

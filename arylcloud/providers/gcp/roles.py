@@ -54,8 +54,8 @@ class Accounts:
         return f"{name_of(journal_id, job_id)}@{self._calls.project}.iam.gserviceaccount.com"
 
     def make(self, job: JobPrefix, bucket_url: str, user: str | None) -> str:
-        """The account with its rights; ``bucket_url``: of the JSON API; ``user``: an IAM member who is to sign
-        as it. Idempotent; cut off anywhere, the next call completes it. Returns its e-mail address."""
+        """The account with its rights; ``bucket_url``: of the JSON API; ``user``: an IAM member that is to
+        sign as it. Idempotent; cut off anywhere, the next call completes it. Returns its e-mail address."""
         email = self.email(job.journal_id, job.job_id)
         body = {
             "accountId": name_of(job.journal_id, job.job_id),

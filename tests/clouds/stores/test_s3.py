@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from urllib.error import HTTPError
@@ -66,7 +67,11 @@ def lender(made: lending.AwsLending) -> Iterator[lending.AwsLending]:
 
 @pytest.fixture(scope="module")
 def lent_root(made: lending.AwsLending, aws: AwsEmulator) -> ObjectStore:
-    return lent(made, aws, MINE)
+    return lent(
+        made,
+        aws,
+        replace(MINE, address=address_of(f"{ROOT}/jobs/contract"), job_id="mine-00000003", journal_id="j3"),
+    )
 
 
 class TestS3(ObjectStoreContract):
@@ -161,7 +166,8 @@ def test_the_role_is_made_once_found_again_and_removed(
     for one in ours:
         found.remove(one)
         found.remove(one)
-    assert roles.resources(calls, journal_id=None) == ()
+    assert roles.resources(calls, journal_id="j1") == ()
+    assert "j1" not in {one.journal_id for one in roles.resources(calls, journal_id=None)}
 
 
 def test_a_role_that_was_cut_short_is_completed(account: Account, lender: lending.AwsLending) -> None:
