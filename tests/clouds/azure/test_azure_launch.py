@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 from clouds.azure.emulator import AzureEmulator, pretty
+from clouds.azure.offers import offer, spec
 from clouds.azure.subscription import Size, Subscription
-from providers.contract import wait_for
+from providers.contract import gone, wait_for
 
 from arylcloud.core.offer import Offer
+from arylcloud.core.ports import EndCause
 from arylcloud.pricing.catalogue import load
 from arylcloud.pricing.select import Query, select
+from arylcloud.providers.azure.adapter import create
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 HERE = "azure/eastus"
@@ -86,3 +89,86 @@ def test_digits_train_on_azure(booting: AzureEmulator, rich: Subscription, tmp_p
     assert [r["kind"] for r in json.loads(swept.stdout)["resources"] if r["removed"]] == ["resource-group"]
     wait_for(lambda: not rich.left(), "an empty subscription")
     assert rich.roles == {}
+
+
+def test_a_notice_on_the_way(booting: AzureEmulator, rich: Subscription, tmp_path: Path) -> None:
+    """Notice by Scheduled Events, handed over, gone on elsewhere; the report is what Azure bills."""
+    home, store = tmp_path / "home", tmp_path / "store"
+    run = subprocess.Popen(
+        [sys.executable, "-m", "arylcloud", *launch(home, store, "DIGITS_STEP_S=0.02")],
+        env={**os.environ, "ARYLCLOUD_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: list(store.glob("jobs/*/ckpt/manifests/*")), "a checkpoint", 120.0)
+    (first,) = rich.live()
+    booting.machines.notice(rich, first, 25.0)
+    assert first.notice_acts_s is not None
+    promised_s = first.notice_acts_s
+    out, err = run.communicate(timeout=200)
+    assert run.returncode == 0, err
+    assert len(rich.vms) == 2
+    assert first.ending_s is not None
+    assert first.ending_s < promised_s  # acknowledged by its agent, or ended by the launcher: not waited for
+    report = json.loads(arylcloud(home, "report", json.loads(out)["job_id"], "--json").stdout)
+    assert report["usd"]["total"] == pytest.approx(sum(rich.bill().values()), abs=0.001)
+    assert booting.boots is not None
+    wait_for(lambda: booting.boots is not None and booting.boots.running == [], "no machine")
+
+
+def test_a_machine_deletes_itself(booting: AzureEmulator, rich: Subscription, tmp_path: Path) -> None:
+    """By its own identity, with everything that hangs on it, and nobody else's help; it may end no other."""
+    settings = booting.settings(rich)
+    adapter = create(tmp_path / "state", settings)
+    command = adapter.capabilities().machine_env["ARYL_POWEROFF"]
+    kept = adapter.create(spec(offer(), user_data="exec sleep 600\n"))
+    machine = adapter.create(spec(offer(), user_data=f"#!/bin/sh\n{command}\n"))
+    vm = rich.vm(machine.instance_id)
+    wait_for(lambda: vm.gone, "its end")
+    assert vm.cause == "self"
+    end = gone(adapter, machine)
+    assert end.end_cause is EndCause.SELF
+    assert [one for one in rich.left() if vm.name in one] == []
+    assert booting.boots is not None
+    assert booting.boots.running == [rich.vm(kept.instance_id).id]
+    foreign = command.replace("vm.strip()", json.dumps(rich.vm(kept.instance_id).id))
+    assert foreign != command
+    thief = adapter.create(spec(offer(), user_data=f"#!/bin/sh\n{foreign}\n".replace("range(6)", "range(1)")))
+    wait_for(lambda: rich.vm(thief.instance_id).power == "stopped", "its shutdown")
+    assert "403" in booting.boots.console(rich.vm(thief.instance_id).id)
+    assert rich.vm(kept.instance_id).live
+
+
+def test_without_credentials(tmp_path: Path, rich: Subscription, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", "wrong")
+    done = arylcloud(tmp_path, *launch(tmp_path, tmp_path / "store"))
+    assert done.returncode == 4, done.stderr
+    assert "az login" in done.stderr
+
+
+def test_without_the_sdk(tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "azure.py").write_text("raise ImportError('not installed')\n", encoding="utf-8")
+    done = arylcloud(
+        tmp_path,
+        *launch(tmp_path, tmp_path / "store"),
+        PYTHONPATH=str(hidden),
+        AZURE_SUBSCRIPTION_ID="00000000-0000-0000-0000-000000000000",
+    )
+    assert done.returncode == 2, done.stderr
+    assert "pip install 'arylcloud[azure]'" in done.stderr
+
+
+def test_check(rich: Subscription, tmp_path: Path) -> None:
+    done = arylcloud(tmp_path, "check", "--infra", HERE, "--json")
+    found = json.loads(done.stdout)["findings"]
+    assert {f["cloud"] for f in found} == {"azure"}
+    assert {f["verdict"] for f in found} == {"ok"}, done.stdout
+    assert done.returncode == 0
+    rich.denied.add("PUT virtualMachines")
+    denied = arylcloud(tmp_path, "check", "--infra", HERE)
+    assert denied.returncode == 4
+    assert "FAILED" in denied.stdout
+    assert not rich.vms
