@@ -6,19 +6,22 @@ remove, and a machine that has switched itself off still has its disk.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from arylcloud.core.errors import ArylError, ConflictError
+from arylcloud.core.errors import AccessError, ArylError, ConflictError
 from arylcloud.core.ports import Resource
 from arylcloud.providers.gcp.adapter import KNOWN
 from arylcloud.providers.gcp.client import Calls, last
 from arylcloud.providers.gcp.naming import ENDED, JOB, JOURNAL, journal_of, region_of
 from arylcloud.providers.gcp.network import INSIDE
+from arylcloud.providers.gcp.roles import ACCOUNT, Accounts
 from arylcloud.providers.gcp.roster import MISSING
 from arylcloud.providers.settings import known_only
 
+log = logging.getLogger("arylcloud.gcp")
 INSTANCE: Final = "stopped-instance"
 DISK: Final = "disk"
 SUBNETWORK: Final = "subnetwork"
@@ -35,20 +38,30 @@ def create(state_dir: Path, settings: Mapping[str, str]) -> GcpInfrastructure:
     """The factory in ``providers/registry``. No call goes out here."""
     del state_dir
     known_only("gcp", settings, KNOWN)
-    return GcpInfrastructure(Calls(settings))
+    calls = Calls(settings)
+    return GcpInfrastructure(calls, Accounts(calls, settings))
 
 
 class GcpInfrastructure:
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, accounts: Accounts) -> None:
         self._calls = calls
+        self._accounts = accounts
 
     def resources(self, *, journal_id: str | None) -> tuple[Resource, ...]:
         """In the order in which they can go."""
         found = [*self._machines(), *self._disks(), *self._networks()]
-        return tuple(one for one in found if journal_id in (None, one.journal_id))
+        ours = tuple(one for one in found if journal_id in (None, one.journal_id))
+        try:
+            return ours + self._accounts.resources(journal_id=journal_id)
+        except AccessError as error:  # who may not look at them cannot have made any
+            log.info("service accounts: %s", error.message)
+            return ours
 
     def remove(self, resource: Resource) -> None:
         """Waits until it is gone: what it uses can go only then."""
+        if resource.kind == ACCOUNT:
+            self._accounts.remove(resource.resource_id)
+            return
         what = f"gcp {resource.region}: {resource.kind} {resource.resource_id}"
         zone, _, name = resource.resource_id.rpartition("/")
         project = self._calls.project

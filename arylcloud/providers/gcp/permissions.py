@@ -45,5 +45,9 @@ NETWORK: Final = (
 """Not where the company brings a network."""
 OUTSIDE: Final = ("compute.subnetworks.useExternalIp",)
 """Not where ``external_ip`` is ``none``."""
-ACCOUNT: Final = ("compute.instances.setServiceAccount", "iam.serviceAccounts.actAs")
+ACCOUNT: Final = (
+    "compute.instances.setIamPolicy",
+    "compute.instances.setServiceAccount",
+    "iam.serviceAccounts.actAs",
+)
 """Where machines run as a service account."""

@@ -40,6 +40,13 @@ class Machines:
             route("POST", base, "instances.insert", "compute.instances.create", self._insert),
             route("GET", f"{base}/{{n}}", "instances.get", "compute.instances.get", self._get),
             route("DELETE", f"{base}/{{n}}", "instances.delete", "compute.instances.delete", self._delete),
+            route(
+                "POST",
+                f"{base}/{{n}}/setIamPolicy",
+                "instances.setIamPolicy",
+                "compute.instances.setIamPolicy",
+                self._set_policy,
+            ),
             route("GET", "/aggregated/instances", "instances.list", "compute.instances.list", self._list),
         ]
 
@@ -72,7 +79,7 @@ class Machines:
             project.past.append(known)
         project.lives[life.name] = life
         if error is not None:  # it is there while it is tried, and vanishes
-            life.ended_s = life.launched_s - 60.0  # nothing is billed: not even the minute
+            life.ended_s, life.failed = life.launched_s, True
             operation["then"] = lambda: self._undo(project, life, error)
         else:
             self._disk(project, life)
@@ -84,6 +91,10 @@ class Machines:
 
     def _delete(self, asked: Asked) -> Doc:
         project, life = asked.project, self._known(asked)
+        if asked.user.endswith(".gserviceaccount.com"):
+            bindings = project.policies.get(life.name, {}).get("bindings", [])
+            if not any(f"serviceAccount:{asked.user}" in one["members"] for one in bindings):
+                raise Refused("forbidden", "Required 'compute.instances.delete' permission", 403)
         operation = operations.begin(
             project,
             "delete",
@@ -98,6 +109,10 @@ class Machines:
         life.doc["status"] = "STOPPING"
         operation["then"] = lambda: self._remove(project, life)
         return operations.shown(operation)
+
+    def _set_policy(self, asked: Asked) -> Doc:
+        asked.project.policies[self._known(asked).name] = asked.body["policy"]
+        return asked.body["policy"]  # type: ignore[no-any-return]
 
     def _list(self, asked: Asked) -> Doc:
         now_s, project = time.time(), asked.project

@@ -37,6 +37,7 @@ class PriceBook:
     """The prices of ``offers``; from then on, what ``turn`` makes of them."""
 
     def __init__(self, offers: tuple[Offer, ...]) -> None:
+        self.offers = offers
         self._emulator = GcpPriceEmulator(offers, copies=0)
         _fit(self._emulator)
         self._offers = {(o.region, o.instance_type, o.market.value): o for o in self._emulator.offers}

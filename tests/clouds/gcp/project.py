@@ -60,6 +60,8 @@ class Life:
     cause: str = ""
     """The operation that ended it first."""
     removed: bool = False
+    failed: bool = False
+    """Its insertion's operation ends with an error: it was never a machine."""
     started: bool = False
     """Its user data runs."""
 
@@ -113,6 +115,10 @@ class Project:
     disks: dict[tuple[str, str], Doc] = field(default_factory=dict)
     accounts: dict[str, str] = field(default_factory=dict)
     """Access token → service account."""
+    identities: dict[str, Doc] = field(default_factory=dict)
+    """Service accounts, by e-mail address."""
+    policies: dict[str, Doc] = field(default_factory=dict)
+    """Of instances and service accounts, by name."""
     calls: list[str] = field(default_factory=list)
     """``instances.insert``, in order."""
 
@@ -128,6 +134,8 @@ class Project:
         return {one.name: self._bill(one) for one in [*self.past, *self.lives.values()]}
 
     def _bill(self, life: Life) -> float:
+        if life.failed:
+            return 0.0
         end_s = time.time() if life.ended_s is None else life.ended_s
         end_s = max(end_s, life.launched_s + MINIMUM_S)
         return self.prices.cost(life.region, life.instance_type, life.market, life.launched_s, end_s)

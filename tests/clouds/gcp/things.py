@@ -29,7 +29,7 @@ def routes() -> list[Route]:
             "GET",
             "/images/([^/]+)/global/images/family/{n}",
             "images.family",
-            "compute.images.getFromFamily",
+            "",
             _family,
         ),
         route("GET", "/images/([^/]+)/global/images/{n}", "images.get", "compute.images.get", _image),
@@ -84,6 +84,17 @@ def routes() -> list[Route]:
         ),
         route("GET", "/aggregated/disks", "disks.list", "compute.disks.list", _disks),
         route("DELETE", "/zones/{z}/disks/{n}", "disks.delete", "compute.disks.delete", _drop_disk),
+        route("GET", "/serviceAccounts", "serviceAccounts.list", "iam.serviceAccounts.list", _accounts),
+        route(
+            "POST", "/serviceAccounts", "serviceAccounts.create", "iam.serviceAccounts.create", _make_account
+        ),
+        route(
+            "DELETE",
+            "/serviceAccounts/{n}",
+            "serviceAccounts.delete",
+            "iam.serviceAccounts.delete",
+            _drop_account,
+        ),
         route("POST", ":testIamPermissions", "projects.testIamPermissions", "", _permissions),
     ]
 
@@ -240,6 +251,24 @@ def _drop_disk(asked: Asked) -> Doc:
 def _permissions(asked: Asked) -> Doc:
     wanted = asked.body.get("permissions", [])
     return {"permissions": [one for one in wanted if one not in asked.project.denied]}
+
+
+def _accounts(asked: Asked) -> Doc:
+    return {"accounts": list(asked.project.identities.values())}
+
+
+def _make_account(asked: Asked) -> Doc:
+    email = f"{asked.body['accountId']}@{asked.project.id}.iam.gserviceaccount.com"
+    if email in asked.project.identities:
+        raise Refused("alreadyExists", f"Service account {email} already exists", 409)
+    asked.project.identities[email] = {**asked.body.get("serviceAccount", {}), "email": email}
+    return asked.project.identities[email]
+
+
+def _drop_account(asked: Asked) -> Doc:
+    _found(asked.project.identities, asked.name, "serviceAccounts")
+    del asked.project.identities[asked.name]
+    return {}
 
 
 # ------------------------------------------------------------ parts
