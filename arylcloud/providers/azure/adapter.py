@@ -38,6 +38,9 @@ KNOWN: Final = frozenset(
         "resource_manager",
         "retail_prices",
         "blob_endpoint",
+        "storage_account",
+        "storage_identity",
+        "storage_role",
         "metadata_host",
         "vnet",
         "subnet",
@@ -86,7 +89,7 @@ class AzureProvider:
         return "azure"
 
     def capabilities(self) -> Capabilities:
-        metadata = {"protocol": "azure"}
+        metadata = {"protocol": "azure", "poll_s": "1"}
         if host := self._settings.get("metadata_host"):
             metadata["url"] = host
         ends = selfend.command(self._arm.base, PUBLIC)

@@ -1,7 +1,7 @@
 """Why a machine is no more, and since when: Azure deletes a spot machine that it takes back, and all is gone.
 
 The activity log knows, but some minutes late. Until it does, what can be concluded counts: whose end we asked
-for was ended by us; a machine past its lease has ended itself; a spot machine that vanished before was taken.
+for was ended by us; a spot machine that vanished was taken; any other, past its lease, has ended itself.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ class Ends:
             return (logged[0] if logged else now_s), EndCause.TERMINATED
         if logged is not None:
             return logged
-        if machine.until_s is not None and now_s >= machine.until_s:
-            return now_s, EndCause.SELF
-        return now_s, EndCause.INTERRUPTED if machine.market == Market.SPOT.value else EndCause.UNKNOWN
+        if machine.market == Market.SPOT.value:  # its lease may have been renewed: it tells nothing
+            return now_s, EndCause.INTERRUPTED
+        over = machine.until_s is not None and now_s >= machine.until_s
+        return now_s, EndCause.SELF if over else EndCause.UNKNOWN
 
     def _logged(self, machine: Machine) -> tuple[float, EndCause] | None:
         where = split(machine.instance_id)

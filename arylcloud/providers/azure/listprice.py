@@ -18,6 +18,8 @@ from arylcloud.providers.azure.prices import AzurePrices, create
 from arylcloud.providers.patience import Patience
 
 FRESH_S: Final = 600.0
+AGAIN_S: Final = 60.0
+"""A list that could not be read is asked again after so long: not by every look at a machine."""
 Steps = list[tuple[float, float]]
 """(since, $/h), oldest first."""
 
@@ -29,6 +31,7 @@ class ListPrices:
         self._source: AzurePrices = create(settings, patience or Patience(tries=4, longest_s=20.0))
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str, Market], tuple[Steps, float]] = {}
+        self._failed_s: dict[tuple[str, str], float] = {}
 
     def now(self, offer: Offer, fresh_s: float = FRESH_S) -> tuple[float, float] | None:
         """($/h, wall seconds at which it was asked for); None where the list cannot be read, or has none."""
@@ -52,15 +55,20 @@ class ListPrices:
 
     def _steps(self, offer: Offer, fresh_s: float) -> tuple[Steps, float]:
         key = (offer.region, offer.instance_type, offer.market)
+        now_s = time.time()
         with self._lock:
             known = self._known.get(key)
-        now_s = time.time()
+            failed_s = self._failed_s.get(key[:2], 0.0)
         if known is not None and now_s - known[1] <= fresh_s:
             return known
+        if now_s - failed_s < AGAIN_S:
+            return known or ([], now_s)
         try:
             found = self._source.of_size(offer.region, offer.instance_type)
-        except ArylError:
-            return known if known is not None else ([], now_s)  # the catalogue's price stands, with its age
+        except ArylError:  # the catalogue's price stands, with its age
+            with self._lock:
+                self._failed_s[key[:2]] = now_s
+            return known or ([], now_s)
         with self._lock:
             for market, steps in found.items():
                 older = self._known.get((*key[:2], market), ([], 0.0))[0]

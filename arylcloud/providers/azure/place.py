@@ -53,7 +53,8 @@ class Places:
     def __init__(self, arm: Arm, settings: Mapping[str, str]) -> None:
         self._arm = arm
         self._settings = settings
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+        self._making: dict[tuple[str, str], threading.Lock] = {}
         self._made: set[str] = set()
         self._networks: dict[tuple[str, str], Network] = {}
 
@@ -66,10 +67,9 @@ class Places:
     def group(self, region: str, journal_id: str) -> str:
         """Its name, once it is there."""
         name = self.group_name(region, journal_id)
-        with self._lock:
-            if name not in self._made:
-                self._make_group(name, region, journal_id)
-                self._made.add(name)
+        if name not in self._made:
+            self._make_group(name, region, journal_id)
+            self._made.add(name)
         return name
 
     def _make_group(self, name: str, region: str, journal_id: str) -> None:
@@ -102,18 +102,20 @@ class Places:
 
     def forget(self) -> None:
         """Something has been removed under our feet: it is looked for, and made, again."""
-        with self._lock:
-            self._made.clear()
-            self._networks.clear()
+        self._made.clear()
+        self._networks.clear()
 
     # ------------------------------------------------------------ networks
 
     def network(self, region: str, journal_id: str) -> Network:
+        key = (region, journal_id)
         with self._lock:
-            key = (region, journal_id)
-            if key not in self._networks:
-                self._networks[key] = self._theirs(region) or self._ours(region, journal_id)
-            return self._networks[key]
+            making = self._making.setdefault(key, threading.Lock())
+        with making:  # regions wait for no other
+            found = self._networks.get(key)
+            if found is None:
+                found = self._networks[key] = self._theirs(region) or self._ours(region, journal_id)
+            return found
 
     def planned(self, region: str) -> str:
         """In words, with nothing made: what a launch would use. Raises as ``network``."""

@@ -41,11 +41,14 @@ class Skus:
     def __init__(self, arm: Arm) -> None:
         self._arm = arm
         self._lock = threading.Lock()
+        self._asking: dict[str, threading.Lock] = {}
         self._known: dict[str, tuple[dict[str, Sku], float]] = {}
 
     def of(self, region: str, instance_type: str) -> Sku | None:
         """None where there is no such size in the region."""
-        with self._lock:  # whoever comes second waits for the first one's answer
+        with self._lock:
+            asking = self._asking.setdefault(region, threading.Lock())
+        with asking:  # whoever comes second waits for the first one's answer, regions for no other
             known = self._known.get(region)
             if known is None or time.monotonic() - known[1] > FRESH_S:
                 known = self._known[region] = (self._ask(region), time.monotonic())

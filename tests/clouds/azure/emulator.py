@@ -162,6 +162,7 @@ class AzureEmulator:
 
     def _prices(self, sub: Subscription, query: dict[str, str]) -> Reply:
         """Only what is in force, and what will be: the API keeps no past."""
+        sub.calls.append("GET prices")
         if "GET prices" in sub.denied:
             return Reply(
                 status=403, body={"error": {"code": "Forbidden", "message": "prices are not to be seen"}}

@@ -97,6 +97,8 @@ class Machines:
         if known is not None:
             return Reply(body=self.shown(known, view=False))
         vm = self._checked(sub, asked)
+        if vm.size in sub.gives:
+            vm.size = vm.doc["properties"]["hardwareProfile"]["vmSize"] = sub.gives[vm.size]
         fault = self.arm.inside(sub, "PUT virtualMachines")
         if fault is not None:
             vm.fails = (fault.code, fault.message, fault.late_s)

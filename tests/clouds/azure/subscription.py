@@ -103,6 +103,8 @@ class Subscription:
     """(region, size, market) → how many there may be; without an entry: any number."""
     usd: dict[tuple[str, str, str], list[tuple[float, float]]] = field(default_factory=dict)
     """(region, size, market) → steps (since, $/h), oldest first."""
+    gives: dict[str, str] = field(default_factory=dict)
+    """Size that is asked for → size that is made."""
     quotas: dict[tuple[str, str], float] = field(default_factory=dict)
     """(region, name) → vCPUs; without an entry 1,000."""
     denied: set[str] = field(default_factory=set)

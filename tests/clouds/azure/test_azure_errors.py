@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from clouds.azure.offers import T4_LARGE, V100, offer, spec
+from clouds.azure.offers import T4, T4_LARGE, V100, offer, spec
 from clouds.azure.subscription import Fault, Size, Subscription
 from providers.contract import wait_for
 
@@ -203,6 +203,15 @@ def test_a_machine_that_is_not_as_asked_ends_at_once(
     with pytest.raises(OtherCloudError) as failed:
         adapter.create(spec(offer(T4_LARGE, market=Market.ON_DEMAND), max_usd_per_hour=1.0))
     assert failed.value.code == "NotAsAsked"
+    assert not sub.live()
+
+
+def test_a_machine_of_another_size_ends_at_once(sub: Subscription, connected: Connect) -> None:
+    sub.gives[T4] = T4_LARGE
+    with pytest.raises(OtherCloudError) as failed:
+        connected().create(spec(offer()))
+    assert failed.value.code == "NotAsAsked"
+    assert T4_LARGE in failed.value.message
     assert not sub.live()
 
 

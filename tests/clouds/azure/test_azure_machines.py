@@ -17,7 +17,7 @@ from providers.contract import gone, of, wait_for
 
 from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError, UsageError
 from arylcloud.core.offer import Market
-from arylcloud.core.ports import EndCause, Machine, MachineState, Resource, Verdict
+from arylcloud.core.ports import EndCause, MachineState, Resource, Verdict
 from arylcloud.providers.azure import adapter as module
 from arylcloud.providers.azure import checks, infrastructure, permissions, tags
 from arylcloud.providers.azure.adapter import AzureProvider
@@ -40,10 +40,6 @@ def check(azure: AzureEmulator, sub: Subscription) -> Callable[..., Any]:
         return made.check(offers, nodes=nodes, until_s=until_s, bucket=None)
 
     return ask
-
-
-def vanished(adapter: AzureProvider, machine: Machine) -> Machine:
-    return gone(adapter, machine)
 
 
 # ---------------------------------------------------------------- ends
@@ -76,13 +72,13 @@ def test_an_end_while_nobody_looked(azure: AzureEmulator, sub: Subscription, con
 
 def test_ends_that_others_made(sub: Subscription, connected: Connect) -> None:
     adapter = connected()
-    theirs, lapsed = adapter.create(spec(offer(market=Market.ON_DEMAND))), None
+    theirs = adapter.create(spec(offer(market=Market.ON_DEMAND)))
     sub.log_lag_s = 600.0
     with sub.lock:
         vm = sub.vm(theirs.instance_id)
         vm.state, vm.ending_s, vm.gone = "Deleting", time.time(), True
     assert gone(adapter, theirs).end_cause is EndCause.UNKNOWN
-    lapsed = adapter.create(spec(offer(), until_s=time.time() - 1.0))
+    lapsed = adapter.create(spec(offer(market=Market.ON_DEMAND), until_s=time.time() - 1.0))
     with sub.lock:
         vm = sub.vm(lapsed.instance_id)
         vm.state, vm.ending_s, vm.gone = "Deleting", time.time(), True
@@ -271,6 +267,28 @@ def test_questions_are_asked_again_and_orders_are_not(sub: Subscription, connect
         adapter.terminate(machine)
     assert sub.called["DELETE virtualMachines"] == 1
     assert sub.live()
+
+
+def test_a_look_at_what_runs_is_cheap(sub: Subscription, connected: Connect) -> None:
+    """Two calls, however many machines; and no price that cannot be read is asked for at every look."""
+    adapter = connected()
+    for _ in range(3):
+        adapter.create(spec(offer()))
+    adapter.list_machines(journal_id=JOURNAL)
+    before = sub.called
+    sub.denied.add("GET prices")
+    for _ in range(5):
+        assert len(adapter.list_machines(journal_id=JOURNAL)) == 3
+    assert dict(sub.called - before) == {"GET resourceGroups": 5, "GET virtualMachines": 5}
+
+
+def test_a_list_that_cannot_be_read_is_left_alone_for_a_while(sub: Subscription, connected: Connect) -> None:
+    sub.denied.add("GET prices")
+    adapter = connected()
+    wanted = replace(offer(), usd_per_hour=0.3, as_of="2026-11-01")
+    assert adapter.quote(wanted) == wanted  # with the catalogue's age
+    assert adapter.quote(wanted) == wanted
+    assert sub.called["GET prices"] == 1
 
 
 def test_a_token_that_ends_is_renewed(sub: Subscription, connected: Connect) -> None:
