@@ -88,7 +88,10 @@ def _usual(journal: Journal, places: Folders) -> list[str]:
         for cloud in registry.PROVIDERS
         if cloud in used
         or (cloud == "local" and places.local_cloud.exists())
-        or (cloud != "local" and settings_for(cloud, os.environ, places.config))
+        or (
+            cloud != "local"
+            and settings_for(cloud, os.environ, places.config).keys() - registry.PRICES_ONLY.get(cloud, set())
+        )
     ]
 
 

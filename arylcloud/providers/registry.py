@@ -48,14 +48,23 @@ CHECKS: Final[dict[str, str]] = {
 STORAGES: Final[dict[str, str]] = {
     "aws": "arylcloud.providers.aws.bucket:create",
     "gcp": "arylcloud.providers.gcp.bucket:create",
+    "azure": "arylcloud.providers.azure.bucket:create",
 }
 """Name → ``module:factory`` of a cloud's buckets; ``create(state_dir, settings)``."""
 
 LENDINGS: Final[dict[str, str]] = {
     "aws": "arylcloud.providers.aws.lending:create",
     "gcp": "arylcloud.providers.gcp.lending:create",
+    "azure": "arylcloud.providers.azure.lending:create",
 }
 """Name → ``module:factory`` of how machines reach a bucket; ``create(state_dir, settings)``."""
+
+PRICES_ONLY: Final[dict[str, frozenset[str]]] = {
+    "aws": frozenset(["spot_advisor"]),
+    "gcp": frozenset(["api_key", "billing_endpoint"]),
+    "azure": frozenset(["retail_prices"]),
+}
+"""Settings of clouds that somebody may ask for prices, without an account to start machines in."""
 
 
 class Adapter(Provider, PriceSource, Protocol):

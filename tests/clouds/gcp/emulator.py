@@ -11,6 +11,8 @@ One server for all tests, a project for each. Real SDKs talk to it over HTTP.
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,8 @@ class GcpEmulator:
         self.server = GcpServer()
         serve: Any = metadata.serve_for(self)
         self.boots = boots = None if folder is None else Boots(folder, serve=serve)
+        self.token_for: Callable[[str], str] = lambda account: f"ya29.{secrets.token_hex(12)}"
+        """What the metadata service gives to a machine that runs as a service account."""
         self._numbers = count(1)
         self.machines = machines.Machines(self.server.lock, boots)
         self.server.routes += things.routes() + self.machines.routes()

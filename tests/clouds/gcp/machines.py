@@ -320,7 +320,8 @@ class Machines:
         self._boots.start(
             Booting(
                 instance_id=life.name,
-                user_data=items["startup-script"],
+                # by name it would be found on Google's own network
+                user_data="export GCE_METADATA_HOST=${ARYL_METADATA_URL#http://}\n" + items["startup-script"],
                 region=life.region,
                 zone=life.zone,
                 instance_type=life.instance_type,

@@ -88,7 +88,7 @@ class _GceHandler(_Handler):
         project, life = found
         account = next(iter(life.doc.get("serviceAccounts", [])), {}).get("email")
         if path == "instance/service-accounts/default/token" and account:
-            token = f"ya29.{secrets.token_hex(12)}"
+            token = self.service.emulator.token_for(account)
             project.accounts[token] = account
             return json.dumps({"access_token": token, "expires_in": 3599, "token_type": "Bearer"})
         return {

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from clouds.gcp.emulator import GcpEmulator
 from clouds.gcp.project import Project
+from clouds.stores.gcs import Gcs
 from providers.contract import wait_for
 
 from arylcloud.pricing.catalogue import load
@@ -72,6 +73,34 @@ def test_digits_train_on_gcp(booting: GcpEmulator, rich: Project, tmp_path: Path
     assert (rich.networks, rich.firewalls, rich.subnetworks) == ({}, {}, {})
 
 
+def test_in_a_bucket_of_its_own(
+    booting: GcpEmulator, rich: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No store is named: the project's bucket, made with consent; machines run as an account of the job,
+    which reaches its prefix, and may delete its machines."""
+    home = tmp_path / "home"
+    with Gcs(project=rich.id) as gcs:
+        for what in ("STORAGE", "IAM", "STS"):
+            monkeypatch.setenv(f"ARYLCLOUD_GCP__{what}_ENDPOINT", gcs.url)
+        monkeypatch.setattr(booting, "token_for", gcs.machine_token)
+        args = ["launch", str(DIGITS / "job.yaml"), "--infra", HERE, "--env", "DIGITS_STEP_S=0.005", "--json"]
+        done = arylcloud(home, *args, "-y")
+        assert booting.boots is not None
+        consoles = "\n".join(booting.boots.console(name) for name in rich.lives)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{consoles}"
+        document = json.loads(done.stdout)
+        (bucket,) = gcs.buckets
+        assert document["prefix_uri"].startswith(f"gs://{bucket}/jobs/")
+        (life,) = rich.lives.values()
+        (account,) = life.doc["serviceAccounts"]
+        assert account["email"].startswith("aryl-")
+        (binding,) = rich.policies[life.name]["bindings"]
+        assert binding["members"] == [f"serviceAccount:{account['email']}"]
+        wait_for(lambda: gcs.accounts == {}, "the end of the account", 60.0)
+        text = json.dumps([one.doc for one in rich.lives.values()])
+        assert not [token for token in gcs.tokens if token in text and token != "anonymous"]
+
+
 def test_a_notice_on_the_way(booting: GcpEmulator, rich: Project, tmp_path: Path) -> None:
     """Notice by the metadata service, handed over, gone, gone on elsewhere; the report is Google's bill."""
     home, store = tmp_path / "home", (tmp_path / "store").as_uri()
@@ -98,3 +127,30 @@ def test_a_notice_on_the_way(booting: GcpEmulator, rich: Project, tmp_path: Path
     report = json.loads(arylcloud(home, "report", json.loads(out)["job_id"], "--json").stdout)
     assert report["interruptions"] == 1
     assert report["usd"]["total"] == pytest.approx(sum(rich.bill().values()), abs=0.0005)
+
+
+def test_check(rich: Project, tmp_path: Path) -> None:
+    done = arylcloud(tmp_path, "check", "--infra", f"{HERE}/us-central1-a", "--json")
+    found = json.loads(done.stdout)["findings"]
+    assert {f["cloud"] for f in found} == {"gcp"}
+    assert {f["verdict"] for f in found} == {"ok"}, done.stdout
+    assert done.returncode == 0
+    assert not rich.lives
+
+
+def test_without_the_sdk(tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden" / "sitecustomize.py"
+    hidden.parent.mkdir()
+    hidden.write_text("import sys\nsys.modules['google.cloud'] = None\n", encoding="utf-8")
+    args = ["launch", str(DIGITS / "job.yaml"), "--infra", HERE, "-y"]
+    away = {"ARYLCLOUD_GCP__PROJECT": "p", "ARYLCLOUD_GCP__API_ENDPOINT": "http://127.0.0.1:1"}
+    done = arylcloud(tmp_path, *args, PYTHONPATH=str(hidden.parent), **away)
+    assert done.returncode == 2, done.stderr
+    assert "pip install 'arylcloud[gcp]'" in done.stderr
+
+
+def test_a_key_for_prices_is_no_account(tmp_path: Path) -> None:
+    """gc asks the clouds that this home has settings for: a key for the list of prices alone is not one."""
+    done = arylcloud(tmp_path, "gc", "--json", ARYLCLOUD_GCP__API_KEY="k")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["errors"] == []
