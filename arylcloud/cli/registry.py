@@ -25,6 +25,9 @@ COMMANDS: Final[dict[str, Entry]] = {
     ),
     "plan": Entry("arylcloud.cli.plan", "Rank where and how to run a job, and say why", "Plan"),
     "simulate": Entry("arylcloud.cli.simulate", "Replay a trace of jobs on a cluster under a policy", "Plan"),
+    "backtest": Entry(
+        "arylcloud.cli.backtest", "Replay a job with a deadline on past spot capacity and prices", "Plan"
+    ),
     "check": Entry("arylcloud.cli.check", "Ask a cloud, dry, all that a launch would ask", "Plan"),
     "launch": Entry("arylcloud.cli.launch", "Run a job to completion", "Run"),
     "serve": Entry("arylcloud.cli.serve", "The launcher for all jobs of this journal, until stopped", "Run"),

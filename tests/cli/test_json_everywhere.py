@@ -30,6 +30,7 @@ SUCCESSES: dict[str, list[list[str]]] = {
     "profile": [["list"], ["show", "mpt-125m"], ["estimate", "mpt-125m", "--gpu", "A100", "--gpus", "8"]],
     "plan": [[FILE], [FILE, "-o", "plan.json"], [FILE, FILE, *POOL, "-o", "many.json"]],
     "simulate": [["--trace", TRACE, "--capacity", "v100=4", "--policy", "fifo_perf"]],
+    "backtest": [["--invent", "1", "--work-h", "6", "--deadline-h", "9", "--starts", "2"]],
     "launch": [[FILE, *LOCAL, "--dryrun"], [FILE, *LOCAL, "-y"], [FILE, *LOCAL, "-y", "-d"]],
     "status": [[], [JOB]],
     "logs": [[JOB], [JOB, "--provision"]],
@@ -61,6 +62,8 @@ FAILURES: dict[str, list[list[str]]] = {
     "gc": [["--infra", "nosuch"]],
     "simulate": [[], ["--policy", "nosuch", "--capacity", "v100=1"],
                  ["--trace", "nosuch.csv", "--capacity", "v100=4", "--policy", "fifo_perf"]],
+    "backtest": [[], ["--trace", "nosuch.csv", "--work-h", "6", "--deadline-h", "9"],
+                 [FILE, "--invent", "1"]],
 }  # fmt: skip
 """Arguments with which it does not."""
 

@@ -1,0 +1,167 @@
+"""EP, the default: effective price plus the price of slack.
+
+A zone's effective price e_z = p_z + hazard × ρ counts what its interruptions cost: ρ = d·(g + ν) + half an
+egress. g is the price of an hour of work on the best spot; ν the price of an hour of slack: what on demand
+would cost more, times the probability that the interruptions still to come eat the slack that there is.
+Hazards are learned from the job's own machines only (``survival``). Moves are make-before-break and must pay
+1.25 times over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arylcloud.planner.deadline.guard import cheapest_on_demand, first_by, may_move, may_wait, safe, untried
+from arylcloud.planner.deadline.survival import UNKNOWN_AGE_H, cumulated, expected_life, frailties
+from arylcloud.planner.deadline.view import PROBE, START, STAY, Choice, View
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+HORIZON_H: Final = 24.0
+LEAST_HAZARD: Final = 0.05
+WASTE_H: Final = 0.1
+"""Of slack per interruption beside the start-up: until it is seen, and refused attempts."""
+SPREAD_H: Final = 0.05
+SLACK_CAP: Final = 20.0
+"""An hour of slack is worth at most so many hours on demand."""
+HYSTERESIS: Final = 1.25
+RETRY: Final = 0.25
+"""A zone seen down is asked again after this part of its downtime."""
+PROBE_EVERY_H: Final = 1.0
+PROBED: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What the zones are worth to each job now."""
+
+    life_h: Floats
+    """Expected, of a machine held or given now, at most the horizon, (n, Z)."""
+    effective_usd: Floats
+    """Per hour, (n, Z)."""
+    work_usd: Floats
+    """g, (n,)."""
+    slack_usd: Floats
+    """ν, (n,)."""
+    on_demand_usd: Floats
+    on_demand: Ints
+    """Machine number of the region to run on demand in."""
+
+
+def ages(view: View, frailty: Floats) -> Floats:
+    """Age of the capacity of every zone, as far as the job can tell, (n, Z)."""
+    seen, now = view.seen, view.elapsed_h[:, None]
+    gap = now - seen.last_h
+    streak = now - seen.since_h
+    stale = seen.up & (gap > 1e-6)
+    age = np.where(seen.up, streak, gap / 2)
+    age[np.isinf(gap)] = UNKNOWN_AGE_H
+    if stale.any():
+        k = np.nonzero(stale)
+        kept = np.exp(-frailty[k] * (cumulated(streak[k]) - cumulated(streak[k] - gap[k])))
+        age[k] = kept * streak[k] + (1 - kept) * gap[k] / 3
+    return age
+
+
+def values(view: View) -> Values:
+    market = view.market
+    d = market.startup_h
+    frailty = frailties(view.seen.deaths, view.seen.exposure)
+    horizon = np.minimum(np.maximum(view.work_h, 1 / 60), HORIZON_H)[:, None]
+    life, survival = expected_life(ages(view, frailty), frailty, horizon)
+    hazard = (1 - survival) / life
+    work_usd = view.spot_usd * (1 + hazard * d)
+    best = work_usd.argmin(axis=1)[:, None]
+    g = np.take_along_axis(work_usd, best, axis=1)[:, 0]
+    q = np.maximum(np.take_along_axis(hazard, best, axis=1)[:, 0], LEAST_HAZARD)
+    machine, od = cheapest_on_demand(view)
+    waste = d + WASTE_H
+    falls = view.work_h * q
+    room = view.slack_h - np.where(view.idle, 2 * d, d)
+    short = _above((room - falls * waste) / (np.sqrt(2 * falls) * waste + SPREAD_H))
+    nu = np.minimum(np.maximum(od - g, 0.0) / (q * waste) * short, SLACK_CAP * od)
+    away = market.egress_usd.max() / 2
+    loss = d * (g + nu) + away
+    return Values(
+        life_h=life,
+        effective_usd=view.spot_usd + hazard * loss[:, None],
+        work_usd=g,
+        slack_usd=nu,
+        on_demand_usd=od,
+        on_demand=machine,
+    )
+
+
+def _above(x: Floats) -> Floats:
+    """P[standard normal > x], to 8·10⁻⁸ (Abramowitz and Stegun 26.2.17)."""
+    z = np.abs(x)
+    t = 1 / (1 + 0.2316419 * z)
+    series = np.full_like(t, 1.330274429)
+    for c in (-1.821255978, 1.781477937, -0.356563782, 0.319381530):
+        series = series * t + c
+    tail = np.exp(-z * z / 2) / sqrt(2 * np.pi) * t * series
+    return np.where(x >= 0, tail, 1 - tail)
+
+
+def decide(view: View) -> Choice:
+    found = values(view)
+    action = np.full(len(view), STAY, dtype=np.int64)
+    target = found.on_demand.copy()
+    idle = view.idle
+    if idle.any():
+        _begin(view, found, idle, action, target)
+    moving = may_move(view)
+    if moving.any():
+        _move(view, found, moving, action, target)
+    return safe(view, action, target)
+
+
+def _begin(view: View, found: Values, idle: Mask, action: Ints, target: Ints) -> None:
+    """Without a machine: zones by what an hour there costs, start-up included, as long as that beats od."""
+    d, egress = view.market.startup_h, view.market.egress_usd[view.at][:, view.market.region]
+    start = egress + d * (view.spot_usd + found.slack_usd[:, None])
+    score = found.effective_usd + start / found.life_h
+    zone, any_ = first_by(score, untried(view) & (found.effective_usd < found.on_demand_usd[:, None]))
+    spot = idle & any_
+    dear = found.slack_usd > found.on_demand_usd - found.work_usd
+    paid = idle & ~any_ & (dear | ~may_wait(view))
+    action[spot | paid] = START
+    target[spot] = zone[spot]
+
+
+def _move(view: View, found: Values, moving: Mask, action: Ints, target: Ints) -> None:
+    """With a machine: ask where moving gains, best first; on demand and in need, look where spot may be."""
+    market, seen, now = view.market, view.seen, view.elapsed_h[:, None]
+    d, zones = market.startup_h, market.zones
+    current = np.clip(view.machine, 0, zones - 1)[:, None]
+    on_od = view.on_demand
+    od = found.on_demand_usd
+    held = np.take_along_axis(view.on_demand_usd, np.clip(view.machine - zones, 0, None)[:, None], 1)[:, 0]
+    e_cur = np.where(on_od, held, np.take_along_axis(found.effective_usd, current, 1)[:, 0])
+    p_cur = np.where(on_od, held, np.take_along_axis(view.spot_usd, current, 1)[:, 0])
+    egress = market.egress_usd[view.at][:, market.region]
+    overlap = (d - market.handover_h) * (p_cur - found.work_usd) + market.handover_h * found.slack_usd
+    startup = egress + d * view.spot_usd + overlap[:, None]
+    gain = (e_cur[:, None] - found.effective_usd) * np.minimum(found.life_h, view.work_h[:, None])
+    gain -= HYSTERESIS * startup
+    rested = seen.up | (now - seen.last_h >= RETRY * (seen.last_h - seen.since_h))
+    others = np.arange(zones) != np.where(on_od, -1, view.machine)[:, None]
+    zone, pays = first_by(-gain, moving[:, None] & (gain > 0) & rested & untried(view) & others)
+    action[pays] = START
+    target[pays] = zone[pays]
+    need = moving & on_od & ~pays & (found.slack_usd > od)
+    if need.any():
+        unseen = now - seen.last_h > PROBE_EVERY_H
+        least = np.argsort(found.effective_usd, axis=1)[:, :PROBED]
+        close = np.zeros_like(unseen)
+        np.put_along_axis(close, least, True, axis=1)
+        zone, worth = first_by(found.effective_usd, need[:, None] & unseen & close)
+        action[worth] = PROBE
+        target[worth] = zone[worth]

@@ -1,0 +1,120 @@
+"""``arylcloud backtest`` as a person and as a script use it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from arylcloud.cli.main import run
+from arylcloud.simulation.deadline.invent import invented
+from arylcloud.simulation.spottraces import write_spot_trace
+
+KEYS = {
+    "cost_mean",
+    "cost_p90",
+    "cost_over_on_demand",
+    "cost_over_optimum",
+    "misses",
+    "interruptions",
+    "moves",
+}
+SMALL = ("--work-h", "6", "--deadline-h", "9", "--starts", "3")
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    path = tmp_path / "t.csv.gz"
+    write_spot_trace(invented(5, zones=3, days=3, machines=4), path)
+    return str(path)
+
+
+def call(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    code = run(["backtest", *args])
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def test_the_document(capsys: pytest.CaptureFixture[str], trace: str) -> None:
+    names = "on_demand,greedy,uniform_progress,uniform_progress_any_zone,skynomad,default,optimum"
+    args = ("--trace", trace, "--policy", names, *SMALL, "--json")
+    code, out, _ = call(capsys, *args)
+    found = json.loads(out)
+    assert code == 0
+    assert next(iter(found)) == "schema_version"
+    assert set(found["policies"]) == set(names.split(","))
+    for figures in found["policies"].values():
+        assert figures.keys() >= KEYS
+        assert figures["misses"] == 0
+        assert figures["cost_over_optimum"] >= 1 - 1e-9
+    assert found["policies"]["on_demand"]["cost_mean"] == pytest.approx(4.0 * 6.2)
+    assert found["policies"]["uniform_progress"]["runs"] == 9
+    assert call(capsys, *args)[1] == out
+
+
+def test_gangs_pay_for_all_their_machines(capsys: pytest.CaptureFixture[str], trace: str) -> None:
+    one, four = (
+        json.loads(
+            call(capsys, "--trace", trace, "--machines", n, "--policy", "default", *SMALL, "--json")[1]
+        )
+        for n in ("1", "4")
+    )
+    assert four["policies"]["default"]["cost_mean"] == pytest.approx(
+        4 * one["policies"]["default"]["cost_mean"]
+    )
+    five = json.loads(
+        call(capsys, "--trace", trace, "--machines", "5", "--policy", "default", *SMALL, "--json")[1]
+    )
+    assert five["policies"]["default"]["cost_over_on_demand"] == pytest.approx(1.0)
+
+
+def test_the_screen_and_the_page(capsys: pytest.CaptureFixture[str], trace: str, tmp_path: Path) -> None:
+    page = tmp_path / "b.html"
+    code, out, err = call(capsys, "--trace", trace, "--policy", "greedy,default", *SMALL, "--html", str(page))
+    assert code == 0
+    assert "greedy" in out
+    assert "optimum" in out
+    assert "3 zones; 3 starts" in err
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert text.count("<circle") == 3
+
+
+def test_work_and_deadline_come_from_a_job(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "v100.csv"
+    head = "cloud,region,zone,instance_type,offset_s,duration_s,available,spot_usd_per_hour,"
+    head += "on_demand_usd_per_hour\n"
+    path.write_text(head + "aws,us-east-1,us-east-1a,p3.2xlarge,0,864000,1,0.918,3.06\n")
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "run: 'true'\naryl: {profile: {'V100:1': 2.0, unit: steps/s}, work: 72000 steps, deadline: 20h,"
+        " checkpoint: {size_gb: 3}}\n"
+    )
+    code, out, err = call(
+        capsys, str(job), "--trace", str(path), "--starts", "2", "--policy", "default", "--json"
+    )
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["work_h"] == pytest.approx(10.0)
+    assert (found["deadline_h"], found["checkpoint_gb"]) == (20.0, 3.0)
+    assert found["policies"]["default"]["cost_mean"] == pytest.approx(0.918 * 10.2)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        ((), 2, "capacity comes from --trace"),
+        (("--invent", "1"), 2, "how much work"),
+        (("--invent", "1", *SMALL, "--policy", "nosuch"), 2, "no deadline policy 'nosuch'"),
+        (("--invent", "1", "--work-h", "5", "--deadline-h", "5"), 3, "do not fit into 5 h"),
+        (("--invent", "1", "--work-h", "600", "--deadline-h", "900"), 2, "before a deadline of 900 h"),
+        (("--invent", "1", *SMALL, "--home-region", "mars"), 2, "no zone of 'mars'"),
+        (("--invent", "1", *SMALL, "--checkpoint-gb", "5"), 2, "no tariff from invented/region-1"),
+        (("--trace", "nosuch.csv", *SMALL), 2, "cannot read nosuch.csv"),
+    ],
+)
+def test_faults(capsys: pytest.CaptureFixture[str], args: tuple[str, ...], code: int, said: str) -> None:
+    found, out, err = call(capsys, *args)
+    assert (found, out) == (code, "")
+    assert said in err

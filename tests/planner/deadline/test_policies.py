@@ -1,0 +1,130 @@
+"""Deadline policies on single moments: what they answer, and what they never do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from arylcloud.core.errors import UsageError
+from arylcloud.planner.deadline import effective_price as ep
+from arylcloud.planner.deadline.lives import Lives
+from arylcloud.planner.deadline.registry import POLICIES, SHOWN, deadline_policy
+from arylcloud.planner.deadline.sightings import Sightings
+from arylcloud.planner.deadline.view import NONE, PROBE, START, STAY, SWITCH, Market, View
+
+MARKET = Market(
+    region=np.array([0, 0, 1]), egress_usd=np.array([[0.0, 0.1], [0.1, 0.0]]), startup_h=0.2, tick_h=1 / 6
+)
+
+
+def view(
+    *,
+    left_h: float = 60.0,
+    work_h: float = 48.0,
+    machine: int = NONE,
+    spot: tuple[float, ...] = (1.0, 1.2, 0.9),
+    elapsed_h: float = 0.0,
+    boot_h: float = 0.0,
+    seen: Sightings | None = None,
+    spent: bool = False,
+) -> View:
+    return View(
+        market=MARKET,
+        elapsed_h=np.array([elapsed_h]),
+        left_h=np.array([left_h]),
+        work_h=np.array([work_h]),
+        total_h=np.array([max(48.0, work_h)]),
+        machine=np.array([machine]),
+        boot_h=np.array([boot_h]),
+        coming=np.array([NONE]),
+        coming_boot_h=np.zeros(1),
+        at=np.array([0 if machine == NONE else MARKET.region_of[machine]]),
+        spent=np.array([spent]),
+        spot_usd=np.array([spot]),
+        on_demand_usd=np.array([[3.0, 3.0]]),
+        seen=seen or Sightings.none(1, 3),
+        lives=Lives.none(1, 3),
+    )
+
+
+def answer(name: str, of: View) -> tuple[int, int]:
+    choice = deadline_policy(name).decide(of)
+    return int(choice.action[0]), int(choice.target[0])
+
+
+@pytest.mark.parametrize("name", [n for n, p in POLICIES.items() if not p.free_sight and n != "on_demand"])
+def test_with_time_the_cheapest_zone_is_asked_first(name: str) -> None:
+    assert answer(name, view()) == (START, 2)
+
+
+@pytest.mark.parametrize("name", list(POLICIES))
+def test_without_slack_on_demand_at_once(name: str) -> None:
+    action, target = answer(name, view(left_h=48.39))
+    assert action == START
+    assert target >= MARKET.zones
+
+
+@pytest.mark.parametrize("name", list(POLICIES))
+@pytest.mark.parametrize("machine", [0, 3])
+def test_a_booting_machine_is_left_alone(name: str, machine: int) -> None:
+    assert answer(name, view(machine=machine, boot_h=0.1))[0] in (STAY, PROBE)
+
+
+def test_on_demand_stays_in_its_region() -> None:
+    assert answer("on_demand", view()) == (START, 3)
+
+
+def test_uniform_progress_goes_back_when_ahead() -> None:
+    behind = view(machine=3, elapsed_h=10.0, left_h=50.0, work_h=40.0)  # 8 h done, 8 are due
+    assert answer("uniform_progress_any_zone", behind)[0] == STAY
+    ahead = view(machine=3, elapsed_h=10.0, left_h=50.0, work_h=39.5)
+    assert answer("uniform_progress_any_zone", ahead) == (SWITCH, 2)
+
+
+def test_the_price_of_slack_falls_with_slack_and_the_effective_price_with_it() -> None:
+    found = [ep.values(view(left_h=left)) for left in (48.6, 50.0, 52.0, 60.0, 90.0)]
+    prices = [float(v.slack_usd[0]) for v in found]
+    assert prices == sorted(prices, reverse=True)
+    assert prices[0] > 3.0
+    assert prices[-1] < 1e-3
+    assert found[0].effective_usd[0, 0] > found[-1].effective_usd[0, 0] > 1.0
+    assert found[0].slack_usd[0] <= 20 * 3.0
+
+
+def test_the_default_moves_to_a_cheaper_zone_only_where_that_pays() -> None:
+    here = Sightings.none(1, 3)
+    here.note(np.array([0]), np.array([0]), np.array([0.0]), np.array([True]))
+    assert answer("default", view(machine=0, spot=(1.0, 1.2, 0.98), seen=here))[0] == STAY
+    assert answer("default", view(machine=0, spot=(2.0, 2.2, 0.9), seen=here)) == (START, 2)
+    assert (
+        answer("default", view(machine=0, spot=(2.0, 2.2, 0.9), seen=here, work_h=0.2, left_h=20.0))[0]
+        == STAY
+    )
+
+
+def test_a_zone_just_seen_down_is_not_asked_again_at_this_look() -> None:
+    seen = Sightings.none(1, 3)
+    seen.note(np.array([0]), np.array([2]), np.array([5.0]), np.array([False]))
+    for name in ("greedy", "default"):
+        assert answer(name, view(elapsed_h=5.0, left_h=60.0, seen=seen)) == (START, 0)
+
+
+def test_no_attempt_when_the_look_is_spent() -> None:
+    assert answer("greedy", view(spent=True))[0] == STAY
+    action, target = answer("default", view(spent=True, left_h=49.0))  # slack is dear: no waiting
+    assert (action, target >= 3) == (START, True)
+
+
+def test_normal_tail() -> None:
+    from statistics import NormalDist
+
+    x = np.linspace(-6, 6, 101)
+    exact = [1 - NormalDist().cdf(v) for v in x]
+    assert ep._above(x) == pytest.approx(exact, abs=1e-7)
+
+
+def test_registry() -> None:
+    assert set(SHOWN) <= set(POLICIES)
+    assert all(name == policy.name and policy.about for name, policy in POLICIES.items())
+    with pytest.raises(UsageError, match="no deadline policy"):
+        deadline_policy("nosuch")
