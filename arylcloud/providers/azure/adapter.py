@@ -92,8 +92,9 @@ class AzureProvider:
         metadata = {"protocol": "azure", "poll_s": "1"}
         if host := self._settings.get("metadata_host"):
             metadata["url"] = host
-        ends = selfend.command(self._arm.base, PUBLIC)
-        if self._settings.get("identity") == request.NO_IDENTITY:
+        named = self._settings.get("identity")
+        ends = selfend.command(self._arm.base, PUBLIC, identity=named)
+        if named == request.NO_IDENTITY:
             ends = "shutdown -h now"
         return Capabilities(
             notice_s=30.0,

@@ -36,7 +36,7 @@ def machine(spec: MachineSpec, settings: Mapping[str, str], image: str, network:
         location=offer.region,
         zones=[offer.zone] if offer.zone else None,
         tags=marks,
-        identity=_identity(settings),
+        identity=_identity(settings, spec.identity),
         properties=m.VirtualMachineProperties(
             hardware_profile=m.HardwareProfile(vm_size=offer.instance_type),
             storage_profile=m.StorageProfile(
@@ -113,22 +113,26 @@ def _interface(name: str, marks: Mapping[str, str], network: Network) -> Any:
     )
 
 
-def _identity(settings: Mapping[str, str]) -> Any:
-    """By which a machine ends itself (``selfend``): its own, or one that the company has made."""
+def _identity(settings: Mapping[str, str], store: str | None) -> Any:
+    """By which a machine ends itself (``selfend``): its own, or one that the company has made; and the one by
+    which it reaches its job's prefix (``roles``)."""
     from azure.mgmt.compute import models as m
 
     named = settings.get("identity")
-    if named == NO_IDENTITY:
+    own = named is None
+    several = [one for one in (None if named == NO_IDENTITY else named, store) if one is not None]
+    for one in several:
+        if not one.startswith("/subscriptions/"):
+            raise UsageError(
+                f"[azure] identity: {one!r} is no id",
+                hint="/subscriptions/…/userAssignedIdentities/NAME, or none",
+            )
+    if not own and not several:
         return None
-    if named is None:
-        return m.VirtualMachineIdentity(type="SystemAssigned")
-    if not named.startswith("/subscriptions/"):
-        raise UsageError(
-            f"[azure] identity: {named!r} is no id",
-            hint="/subscriptions/…/userAssignedIdentities/NAME, or none",
-        )
+    kinds = ["SystemAssigned"] * own + ["UserAssigned"] * bool(several)
     return m.VirtualMachineIdentity(
-        type="UserAssigned", user_assigned_identities={named: m.UserAssignedIdentitiesValue()}
+        type=", ".join(kinds),
+        user_assigned_identities={one: m.UserAssignedIdentitiesValue() for one in several} or None,
     )
 
 

@@ -7,6 +7,7 @@ one that the company has made; or ``none``, and then only a launcher or ``gc`` e
 
 from __future__ import annotations
 
+import json
 import shlex
 import uuid
 from collections.abc import Mapping
@@ -33,8 +34,8 @@ def ask(path):
 for n in range(@TRIES@):
     try:
         vm = ask("/metadata/instance/compute/resourceId?api-version=2021-02-01&format=text")
-        at = urllib.parse.quote("@AUDIENCE@", safe="")
-        token = json.loads(ask("/metadata/identity/oauth2/token?api-version=2018-02-01&resource=" + at))
+        who = urllib.parse.urlencode(@WHO@)
+        token = json.loads(ask("/metadata/identity/oauth2/token?api-version=2018-02-01&" + who))
         url = "@BASE@" + vm.strip() + "?api-version=@COMPUTE@&forceDeletion=true"
         auth = {"Authorization": "Bearer " + token["access_token"]}
         r.urlopen(r.Request(url, method="DELETE", headers=auth), timeout=60)
@@ -45,11 +46,13 @@ for n in range(@TRIES@):
 """
 
 
-def command(base: str, audience: str, tries: int = 6) -> str:
-    """For ``ARYL_POWEROFF``: delete this machine by its own identity; shut it down in any case."""
+def command(base: str, audience: str, *, identity: str | None = None, tries: int = 6) -> str:
+    """For ``ARYL_POWEROFF``: delete this machine by its own identity, or by the one of that id; shut it down
+    in any case."""
+    who = {"resource": audience, **({"msi_res_id": identity} if identity else {})}
     script = (
         _SCRIPT.replace("@BASE@", base)
-        .replace("@AUDIENCE@", audience)
+        .replace("@WHO@", json.dumps(who))
         .replace("@COMPUTE@", COMPUTE)
         .replace("@TRIES@", str(tries))
     )

@@ -224,12 +224,20 @@ class AzureEmulator:
             if known is not None and known[1].event_id == event_id:
                 known[1].notice_acts_s = time.time()
 
-    def _identity_token(self, vm_id: str) -> str | None:
+    def _identity_token(self, vm_id: str, identity: str | None) -> str | None:
+        """``identity`` None: of the machine's own, or of the only one that it has."""
         with self.arm.lock:
             known = self._of(vm_id)
-            if known is None or known[1].principal is None:
+            if known is None:
                 return None
-            return self.arm.token(known[1].principal, {"xms_mirid": vm_id}, 3600.0)
+            several = list((known[1].doc.get("identity") or {}).get("userAssignedIdentities") or {})
+            if identity is None and known[1].principal is not None:
+                return self.arm.token(known[1].principal, {"xms_mirid": vm_id}, 3600.0)
+            if identity is None and len(several) == 1:
+                identity = several[0]
+            if identity not in several:
+                return None
+            return self.arm.token(identity, {"xms_mirid": identity}, 3600.0)
 
     def _exited(self, vm_id: str) -> None:
         """Its user data has come to its end, or it was shut down: only the latter changes anything."""

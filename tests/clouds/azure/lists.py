@@ -112,7 +112,7 @@ class Lists:
         return Reply(status=204 if found is None else 200, body=None if found is None else {})
 
     def may(self, asked: Asked, match: re.Match[str]) -> Reply:
-        not_actions = sorted(_ACTIONS[d] for d in asked.sub.denied if d in _ACTIONS)
+        not_actions = sorted(filter(None, map(action, asked.sub.denied)))
         return Reply(body={"value": [{"actions": ["*"], "notActions": not_actions}]})
 
     def log(self, asked: Asked, match: re.Match[str]) -> Reply:
@@ -130,13 +130,29 @@ class Lists:
         return self.arm.paged(asked, found)
 
 
-_ACTIONS = {
-    "PUT virtualMachines": "Microsoft.Compute/virtualMachines/write",
-    "DELETE virtualMachines": "Microsoft.Compute/virtualMachines/delete",
-    "PUT roleAssignments": "Microsoft.Authorization/roleAssignments/write",
-    "PUT resourceGroups": "Microsoft.Resources/subscriptions/resourceGroups/write",
-    "PUT virtualNetworks": "Microsoft.Network/virtualNetworks/write",
+_VERBS = {"GET": "read", "PUT": "write", "DELETE": "delete"}
+_SPACES = {
+    "virtualMachines": "Microsoft.Compute/virtualMachines",
+    "disks": "Microsoft.Compute/disks",
+    "skus": "Microsoft.Compute/skus",
+    "usages": "Microsoft.Compute/locations/usages",
+    "versions": "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions",
+    "virtualNetworks": "Microsoft.Network/virtualNetworks",
+    "networkSecurityGroups": "Microsoft.Network/networkSecurityGroups",
+    "networkInterfaces": "Microsoft.Network/networkInterfaces",
+    "publicIPAddresses": "Microsoft.Network/publicIPAddresses",
+    "resourceGroups": "Microsoft.Resources/subscriptions/resourceGroups",
+    "roleAssignments": "Microsoft.Authorization/roleAssignments",
+    "activity log": "Microsoft.Insights/eventtypes/values",
 }
+_FREE = {"GET prices", "GET permissions", "GET subscriptions", "GET operations"}
+"""What everybody may do who has a role at all."""
+
+
+def action(operation: str) -> str | None:
+    """What Azure calls the permission for ``PUT virtualMachines`` and the like; None = none is needed."""
+    verb, _, kind = operation.partition(" ")
+    return None if operation in _FREE else f"{_SPACES[kind]}/{_VERBS[verb]}"
 
 
 def _seconds(text: str) -> float:

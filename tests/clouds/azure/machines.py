@@ -75,7 +75,7 @@ class Machines:
         doc["properties"] = properties
         doc["etag"] = '"1"'
         if vm.principal is not None:
-            doc["identity"] = {"type": "SystemAssigned", "principalId": vm.principal, "tenantId": "t"}
+            doc["identity"] = {**doc["identity"], "principalId": vm.principal, "tenantId": "t"}
         return doc
 
     # ------------------------------------------------------------ made
@@ -149,7 +149,7 @@ class Machines:
         price = self._price(sub, region, name, market)
         if market == "spot" and cap not in (None, -1, -1.0) and price is not None and price > cap:
             raise Refused("OperationNotAllowed", f"maxPrice {cap} is lower than the price now, {price}", 409)
-        own = (doc.get("identity") or {}).get("type") == "SystemAssigned"
+        own = "SystemAssigned" in (doc.get("identity") or {}).get("type", "")
         return Vm(
             id=asked.path,
             doc=doc,
@@ -259,7 +259,8 @@ class Machines:
         vm = self._there(asked.sub, asked.path)
         if vm is None:
             return Reply(status=204)
-        own = vm.principal is not None and asked.principal == vm.principal
+        named = (vm.doc.get("identity") or {}).get("userAssignedIdentities") or {}
+        own = asked.principal in (vm.principal, *named)
         claims = {"xms_mirid": vm.id} if own else {"oid": asked.principal}
         self.end(asked.sub, vm, "self" if own else "delete", claims)
         return self.arm.begun(asked, vm.region, 202, None, {"vm": vm, "deleted": True})

@@ -21,14 +21,14 @@ Document = dict[str, Any]
 
 
 class AzureMetadata(local.MetadataService):
-    """``events(instance)``, ``start(instance, event)`` and ``token(instance)`` are the emulator's."""
+    """``events(machine)``, ``started(machine, event)``, ``token(machine, identity)``: the emulator's."""
 
     def __init__(
         self,
         boots: Boots,
         events: Callable[[str], list[Document]],
         started: Callable[[str, str], None],
-        token: Callable[[str], str | None],
+        token: Callable[[str, str | None], str | None],
     ) -> None:
         super().__init__(
             lookup=boots.lookup,
@@ -61,7 +61,7 @@ class _Handler(local._Handler):
                 HTTPStatus.OK, json.dumps({"DocumentIncarnation": len(events), "Events": events})
             )
         if parts.path == "/metadata/identity/oauth2/token":
-            token = self.service.token(self.instance_id)
+            token = self.service.token(self.instance_id, asked.get("msi_res_id"))
             if token is None or asked.get("resource", "").rstrip("/") != "https://management.azure.com":
                 return self._answer(HTTPStatus.BAD_REQUEST, json.dumps({"error": "invalid_request"}))
             return self._answer(HTTPStatus.OK, json.dumps({"access_token": token, "token_type": "Bearer"}))

@@ -140,6 +140,21 @@ def test_a_machine_deletes_itself(booting: AzureEmulator, rich: Subscription, tm
     assert rich.vm(kept.instance_id).live
 
 
+def test_a_machine_deletes_itself_by_an_identity_of_the_companys(
+    booting: AzureEmulator, rich: Subscription, tmp_path: Path
+) -> None:
+    groups = f"/subscriptions/{rich.id}/resourceGroups"
+    identity = f"{groups}/ids/providers/Microsoft.ManagedIdentity/userAssignedIdentities/ender"
+    rich.roles["given by somebody"] = (groups, identity)
+    rich.denied |= {"PUT roleAssignments", "DELETE roleAssignments"}
+    adapter = create(tmp_path / "state", {**booting.settings(rich), "identity": identity})
+    command = adapter.capabilities().machine_env["ARYL_POWEROFF"]
+    store = identity.replace("ender", "job-1")  # by which it reaches its bucket
+    machine = adapter.create(spec(offer(), user_data=f"#!/bin/sh\n{command}\n", identity=store))
+    wait_for(lambda: rich.vm(machine.instance_id).gone, "its end")
+    assert gone(adapter, machine).end_cause is EndCause.SELF
+
+
 def test_without_credentials(tmp_path: Path, rich: Subscription, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_CLIENT_SECRET", "wrong")
     done = arylcloud(tmp_path, *launch(tmp_path, tmp_path / "store"))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from clouds.azure.emulator import AzureEmulator
+from clouds.azure.lists import action as permission
 from clouds.azure.offers import T4, connect, offer, spec
 from clouds.azure.subscription import Fault, Size, Subscription
 from providers.contract import gone, of, wait_for
@@ -499,6 +500,27 @@ def test_the_role_in_the_docs_is_what_a_launch_needs() -> None:
         for action in permissions.needed(settings):
             assert permissions.allowed(action, [{"actions": role["Actions"]}]), action
     assert not [a for a in role["Actions"] if a == "*"]
+
+
+def test_every_call_is_in_the_role(
+    sub: Subscription, connected: Connect, ours: Callable[..., AzureInfrastructure]
+) -> None:
+    """A whole life, with a machine that failed and one that vanished: nothing is asked but what is named."""
+    adapter = connected()
+    sub.faults.append(Fault(operation="PUT virtualMachines", code="AllocationFailed", effect="inside"))
+    with pytest.raises(CapacityError):
+        adapter.create(spec(offer()))
+    machine, taken = adapter.create(spec(offer(market=Market.ON_DEMAND))), adapter.create(spec(offer()))
+    with sub.lock:
+        sub.vm(taken.instance_id).notice_acts_s = time.time()
+    gone(adapter, taken)
+    adapter.terminate(machine)
+    gone(adapter, machine)
+    for resource in ours().resources(journal_id=JOURNAL):
+        ours().remove(resource)
+    wanted = set(filter(None, map(permission, sub.called)))
+    assert wanted <= set(permissions.needed({}))
+    assert {"Microsoft.Insights/eventtypes/values/read", "Microsoft.Compute/disks/delete"} <= wanted
 
 
 def _disk_of(sub: Subscription) -> str:
