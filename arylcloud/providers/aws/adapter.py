@@ -118,7 +118,7 @@ class AwsProvider:
         asked = self._request(spec)
         self._places.zone_ids(region)  # asked for now: whatever fails once there is a machine hides it
         try:
-            answer = once_known(lambda: self._calls.act("ec2", region, "run_instances", **asked))
+            answer = self._run(region, asked, fresh_role=spec.identity is not None)
         except ArylError as error:
             if error.code == "IdempotentParameterMismatch":  # another user data: there is a machine already
                 there = self._with_token(region, spec.token)
@@ -133,6 +133,14 @@ class AwsProvider:
         machine = self._read(answer["Instances"][0], region)
         as_asked(spec, machine, self.terminate)
         return machine
+
+    def _run(self, region: str, asked: dict[str, Any], *, fresh_role: bool) -> Any:
+        """Once; but a role that we have just made is asked for until EC2 has heard of it."""
+
+        def run() -> Any:
+            return self._calls.act("ec2", region, "run_instances", **asked)
+
+        return once_known(run) if fresh_role else run()
 
     def _request(self, spec: MachineSpec) -> dict[str, Any]:
         """RunInstances' parameters: for one spec always the same, or its token would not hold."""

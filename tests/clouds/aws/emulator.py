@@ -16,6 +16,7 @@ import base64
 import hashlib
 import io
 import json
+import os
 import re
 import threading
 import time
@@ -79,9 +80,11 @@ class AwsEmulator:
 
     # ------------------------------------------------------------ for tests
 
-    def account(self, **changes: Any) -> Account:
+    def account(self, *, key: str | None = None, **changes: Any) -> Account:
+        """A new one; one that had its ``key`` before is not reached any more."""
         number = next(self._numbers)
-        made = Account(id=f"1{number:011d}", key=f"AKIAEMULATED{number:08d}", lock=self._lock, **changes)
+        key = key or f"AKIAEMULATED{number:08d}"
+        made = Account(id=f"1{number:011d}", key=key, lock=self._lock, **changes)
         self.accounts[made.key] = made
         return made
 
@@ -132,6 +135,7 @@ class AwsEmulator:
             def log(self, *_: Any) -> None:
                 pass
 
+        os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # 0.1 CPU s for each account and region
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._server = make_server("127.0.0.1", 0, self, threaded=True, request_handler=Quiet)
         self._server.daemon_threads = True
