@@ -26,6 +26,7 @@ from arylcloud.core.ports import (
 from arylcloud.providers.bounds import as_asked, iso, not_offered, user_data_fits, within_cap
 from arylcloud.providers.gcp import naming
 from arylcloud.providers.gcp.client import Calls
+from arylcloud.providers.gcp.gang import Gangs, together
 from arylcloud.providers.gcp.instance import document
 from arylcloud.providers.gcp.listprice import ListPrices, Wanted
 from arylcloud.providers.gcp.network import Networks
@@ -64,7 +65,6 @@ MADE_WITHIN_S: Final = 90.0
 """For so long an insertion is waited for: by then a zone without capacity has said so."""
 ENDS_ITSELF: Final = "roles/compute.instanceAdmin.v1"
 """Given on one machine only."""
-_THERE: Final = frozenset(["alreadyExists", "RESOURCE_ALREADY_EXISTS", "HTTP_409"])
 
 
 def create(state_dir: Path, settings: Mapping[str, str]) -> GcpProvider:
@@ -82,6 +82,7 @@ class GcpProvider:
         self._sightings = sightings
         self._places = Places(calls, settings)
         self._networks = Networks(calls, settings)
+        self._gangs = Gangs(calls)
         self._quotas = Quotas(calls)
         self._list = ListPrices(settings)
         self._roster = Roster(calls, sightings, self._priced)
@@ -148,7 +149,7 @@ class GcpProvider:
         known = self._sightings.of_token(spec.token)
         if known is not None and known.ended_s is not None:
             return known
-        zones = self._places.zones(offer, spec.token)
+        zones = self._places.zones(offer, spec.token if spec.nodes <= 1 else spec.job_id)
         if not zones:
             raise not_offered(offer)
         for zone in zones:
@@ -156,14 +157,17 @@ class GcpProvider:
                 return there
         if known is not None:  # it was there: this token makes no second one
             return self._roster.unlisted(known)
+        if spec.nodes > 1 and offer.zone is None:
+            zones = together(spec, zones, self._sightings.live())
         within_cap(spec, lambda: self._price(offer))
         kinds = self._places.kinds(offer.instance_type)
-        self._quotas.check(offer, kinds[zones[0]])
+        self._quotas.check(offer, kinds[zones[0]], spec.nodes)
         image = self._places.image(offer.instance_type, spec.image)
         at = self._networks.attachment(offer.region, spec.journal_id)
         refused: list[CapacityError] = []
         for zone in zones:
-            asked = document(spec, zone, self._settings, kind=kinds[zone], image=image, at=at)
+            policy = self._gangs.policy(spec, zone)
+            asked = document(spec, zone, self._settings, kind=kinds[zone], image=image, at=at, policy=policy)
             try:
                 machine = self._insert(spec, zone, asked)
             except CapacityError as error:
@@ -194,16 +198,17 @@ class GcpProvider:
                 instance_resource=self._calls.type("Instance")(asked),
             )
         except ArylError as error:
-            if error.code in _THERE and (there := self._roster.get(name, zone)) is not None:
+            if error.code in naming.THERE and (there := self._roster.get(name, zone)) is not None:
                 return there
             if error.code in MISSING and self._networks.named(spec.offer.region) is None:
+                self._gangs.forget()
                 self._networks.forget()  # it may have been removed under our feet: the next try makes it
                 raise OtherCloudError(error.message, code=error.code) from error
             raise
         try:
             self._calls.done(operation, what, within_s=MADE_WITHIN_S)
         except ArylError as error:
-            if error.code in _THERE and (there := self._roster.get(name, zone)) is not None:
+            if error.code in naming.THERE and (there := self._roster.get(name, zone)) is not None:
                 return there
             raise
         return self._roster.get(name, zone) or self._roster.vanished(spec, zone, operation)

@@ -7,6 +7,7 @@ remove, and a machine that has switched itself off still has its disk.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -25,12 +26,14 @@ log = logging.getLogger("arylcloud.gcp")
 INSTANCE: Final = "stopped-instance"
 DISK: Final = "disk"
 SUBNETWORK: Final = "subnetwork"
+POLICY: Final = "placement-policy"
 FIREWALL: Final = "firewall"
 NETWORK: Final = "network"
 GLOBAL: Final = "global"
 _IN_USE: Final = frozenset(
     ["resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "resourceNotReady"]
 )
+_TOLD: Final = re.compile(r"arylcloud-journal=(\S+) arylcloud-job=(\S+)")
 REMOVED_WITHIN_S: Final = 120.0
 
 
@@ -49,7 +52,7 @@ class GcpInfrastructure:
 
     def resources(self, *, journal_id: str | None) -> tuple[Resource, ...]:
         """In the order in which they can go."""
-        found = [*self._machines(), *self._disks(), *self._networks()]
+        found = [*self._machines(), *self._disks(), *self._policies(), *self._networks()]
         ours = tuple(one for one in found if journal_id in (None, one.journal_id))
         try:
             return ours + self._accounts.resources(journal_id=journal_id)
@@ -68,6 +71,7 @@ class GcpInfrastructure:
         asked: dict[str, dict[str, Any]] = {
             INSTANCE: {"service": "Instances", "zone": zone, "instance": name},
             DISK: {"service": "Disks", "zone": zone, "disk": name},
+            POLICY: {"service": "ResourcePolicies", "region": resource.region, "resource_policy": name},
             SUBNETWORK: {"service": "Subnetworks", "region": resource.region, "subnetwork": name},
             FIREWALL: {"service": "Firewalls", "firewall": name},
             NETWORK: {"service": "Networks", "network": name},
@@ -98,6 +102,19 @@ class GcpInfrastructure:
         for zone, one in self._listed("Disks", "disks", f"labels.{JOURNAL}:*"):
             if not one.users:
                 yield _of_zone(zone, DISK, one)
+
+    def _policies(self) -> Iterator[Resource]:
+        for region, one in self._listed("ResourcePolicies", "resource_policies", 'name eq "aryl-.*"'):
+            told = _TOLD.fullmatch(str(one.description))
+            if told is not None:
+                yield Resource(
+                    cloud="gcp",
+                    region=region,
+                    kind=POLICY,
+                    resource_id=str(one.name),
+                    journal_id=told[1],
+                    job_id=told[2],
+                )
 
     def _networks(self) -> Iterator[Resource]:
         project = self._calls.project

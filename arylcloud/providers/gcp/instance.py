@@ -42,6 +42,7 @@ def document(
     kind: Kind,
     image: Image,
     at: Attachment,
+    policy: str | None = None,
 ) -> dict[str, Any]:
     """For ``compute_v1.Instance``. For one spec and zone always the same: so is its request id."""
     instance_type = spec.offer.instance_type
@@ -83,6 +84,8 @@ def document(
     }
     if at.tag is not None:
         found["tags"] = {"items": [at.tag]}
+    if policy is not None:
+        found["resource_policies"] = [policy]
     if (with_it := attached(spec.offer, kind)) is not None:
         found["guest_accelerators"] = [
             {

@@ -35,6 +35,8 @@ _STATES: Final = {
     "STOPPED": MachineState.GONE,
     "SUSPENDED": MachineState.STOPPING,
 }
+THERE: Final = frozenset(["alreadyExists", "RESOURCE_ALREADY_EXISTS", "HTTP_409"])
+"""Codes of what is there already."""
 ENDED: Final = frozenset(["TERMINATED", "STOPPED"])
 
 

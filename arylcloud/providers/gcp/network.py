@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from arylcloud.core.errors import ArylError, CapacityError, OtherCloudError
 from arylcloud.providers.gcp.client import Calls, last
-from arylcloud.providers.gcp.naming import network_name
+from arylcloud.providers.gcp.naming import THERE, network_name
 
 INSIDE: Final = "-inside"
 """What the rule's name ends with."""
@@ -137,7 +137,7 @@ class Networks:
             )
             done = self._calls.done(operation, what, within_s=MADE_WITHIN_S)
         except ArylError as error:
-            if error.code in ("alreadyExists", "RESOURCE_ALREADY_EXISTS", "HTTP_409"):
+            if error.code in THERE:
                 return
             raise
         if done is None:

@@ -16,6 +16,7 @@ LOOK: Final = (
     "compute.networks.list",
     "compute.projects.get",
     "compute.regionOperations.get",
+    "compute.resourcePolicies.list",
     "compute.regions.get",
     "compute.subnetworks.get",
     "compute.subnetworks.list",
@@ -45,6 +46,13 @@ NETWORK: Final = (
 """Not where the company brings a network."""
 OUTSIDE: Final = ("compute.subnetworks.useExternalIp",)
 """Not where ``external_ip`` is ``none``."""
+GANG: Final = (
+    "compute.resourcePolicies.create",
+    "compute.resourcePolicies.delete",
+    "compute.resourcePolicies.get",
+    "compute.resourcePolicies.use",
+)
+"""For jobs on several machines."""
 ACCOUNT: Final = (
     "compute.instances.setIamPolicy",
     "compute.instances.setServiceAccount",

@@ -196,6 +196,10 @@ class Machines:
             found = re.fullmatch(r"(?:projects/[^/]+/)?regions/([^/]+)/subnetworks/([^/]+)", subnetwork)
             if found is None or (found[1], found[2]) not in project.subnetworks:
                 raise Refused("notFound", f"The resource '{subnetwork}' was not found", 404)
+        for link in doc.get("resourcePolicies", []):
+            region, _, policy = link.split("/")[-3:]
+            if (region, policy) not in project.resource_policies or region != asked.zone[:-2]:
+                raise Refused("notFound", f"The resource '{link}' was not found", 404)
         size, image = self._image(doc)
         if int(doc["disks"][0]["initializeParams"]["diskSizeGb"]) < size:
             raise _invalid("resource.disks[0].initializeParams.diskSizeGb", f"smaller than {image}")

@@ -112,6 +112,7 @@ class Project:
     networks: dict[str, Doc] = field(default_factory=dict)
     firewalls: dict[str, Doc] = field(default_factory=dict)
     subnetworks: dict[tuple[str, str], Doc] = field(default_factory=dict)
+    resource_policies: dict[tuple[str, str], Doc] = field(default_factory=dict)
     disks: dict[tuple[str, str], Doc] = field(default_factory=dict)
     accounts: dict[str, str] = field(default_factory=dict)
     """Access token → service account."""

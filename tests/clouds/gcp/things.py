@@ -82,6 +82,34 @@ def routes() -> list[Route]:
             "compute.subnetworks.delete",
             _drop_subnetwork,
         ),
+        route(
+            "GET",
+            "/aggregated/resourcePolicies",
+            "resourcePolicies.list",
+            "compute.resourcePolicies.list",
+            _policies,
+        ),
+        route(
+            "GET",
+            "/regions/{r}/resourcePolicies/{n}",
+            "resourcePolicies.get",
+            "compute.resourcePolicies.get",
+            _policy,
+        ),
+        route(
+            "POST",
+            "/regions/{r}/resourcePolicies",
+            "resourcePolicies.insert",
+            "compute.resourcePolicies.create",
+            _make_policy,
+        ),
+        route(
+            "DELETE",
+            "/regions/{r}/resourcePolicies/{n}",
+            "resourcePolicies.delete",
+            "compute.resourcePolicies.delete",
+            _drop_policy,
+        ),
         route("GET", "/aggregated/disks", "disks.list", "compute.disks.list", _disks),
         route("DELETE", "/zones/{z}/disks/{n}", "disks.delete", "compute.disks.delete", _drop_disk),
         route("GET", "/serviceAccounts", "serviceAccounts.list", "iam.serviceAccounts.list", _accounts),
@@ -227,6 +255,29 @@ def _needs_network(asked: Asked) -> None:
     name = asked.body["network"].rpartition("/")[2]
     if name not in asked.project.networks:
         raise Refused("notFound", f"The resource 'global/networks/{name}' was not found", 404)
+
+
+def _policies(asked: Asked) -> Doc:
+    items = [(f"regions/{region}", one) for (region, _), one in asked.project.resource_policies.items()]
+    return aggregated(asked, "resourcePolicy", "resourcePolicies", items)
+
+
+def _policy(asked: Asked) -> Doc:
+    return _found(asked.project.resource_policies, (asked.region, asked.name), "resourcePolicies")
+
+
+def _make_policy(asked: Asked) -> Doc:
+    key = (asked.region, asked.body["name"])
+    return _make(asked, asked.project.resource_policies, key, "resourcePolicies")
+
+
+def _drop_policy(asked: Asked) -> Doc:
+    for life in asked.project.lives.values():
+        if not life.removed and any(
+            p.endswith(f"/{asked.name}") for p in life.doc.get("resourcePolicies", [])
+        ):
+            raise _in_use("resourcePolicies", asked.name, life.name)
+    return _drop(asked, asked.project.resource_policies, (asked.region, asked.name), "resourcePolicies")
 
 
 # ------------------------------------------------------------ disks

@@ -1,0 +1,83 @@
+"""Machines that work together: in one zone, and near one another where their family can be placed so.
+
+Nearness is a resource policy of the kind "collocated", made once per job and zone, removed by ``gc``. Compute
+Engine starts the machines of a gang one by one: one that does not fit next to the others is a refusal like
+any other (ZONE_RESOURCE_POOL_EXHAUSTED).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from arylcloud.core.errors import ArylError
+from arylcloud.core.ports import Machine, MachineSpec
+from arylcloud.providers.gcp.client import Calls
+from arylcloud.providers.gcp.naming import THERE, region_of
+
+COMPACT: Final = ("a2-", "a3-", "a4-", "a4x-")
+"""Families whose machines have a fast network between them."""
+MADE_WITHIN_S: Final = 60.0
+
+
+class Gangs:
+    """Safe to use from several threads."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._lock = threading.Lock()
+        self._made: set[str] = set()
+
+    def policy(self, spec: MachineSpec, zone: str) -> str | None:
+        """The resource policy for a machine of this gang, made where it is not there yet; None = none is
+        needed, or the family takes none."""
+        if spec.nodes <= 1 or not spec.offer.instance_type.startswith(COMPACT):
+            return None
+        name, region = policy_name(spec, zone), region_of(zone)
+        with self._lock:
+            if name not in self._made:
+                self._make(spec, name, region)
+                self._made.add(name)
+        return f"projects/{self._calls.project}/regions/{region}/resourcePolicies/{name}"
+
+    def forget(self) -> None:
+        """One has been removed under our feet: it is made again."""
+        with self._lock:
+            self._made.clear()
+
+    def _make(self, spec: MachineSpec, name: str, region: str) -> None:
+        asked = {"project": self._calls.project, "region": region}
+        if self._calls.find("ResourcePolicies", "get", resource_policy=name, **asked) is not None:
+            return
+        policy = {
+            "name": name,
+            "description": f"arylcloud-journal={spec.journal_id} arylcloud-job={spec.job_id}",
+            "group_placement_policy": {"collocation": "COLLOCATED"},
+        }
+        try:
+            operation = self._calls.act(
+                "ResourcePolicies", "insert_unary", resource_policy_resource=policy, **asked
+            )
+            self._calls.done(operation, f"gcp: policy {name}", within_s=MADE_WITHIN_S)
+        except ArylError as error:
+            if error.code not in THERE:  # another launcher of this home was faster
+                raise
+
+
+def together(spec: MachineSpec, zones: Sequence[str], live: Iterable[Machine]) -> list[str]:
+    """Of ``zones`` that in which the gang's other machines are; all of them while there are none."""
+    kind, region = spec.offer.instance_type, spec.offer.region
+    taken = {
+        one.zone
+        for one in live
+        if (one.job_id, one.journal_id) == (spec.job_id, spec.journal_id)
+        and (one.instance_type, one.region) == (kind, region)
+    }
+    return [zone for zone in zones if zone in taken] or list(zones)
+
+
+def policy_name(spec: MachineSpec, zone: str) -> str:
+    digest = hashlib.sha256(f"{spec.journal_id}|{spec.job_id}|{zone}".encode()).hexdigest()[:8]
+    return f"aryl-{digest}-{spec.job_id}"[:63].rstrip("-")
