@@ -10,7 +10,8 @@ and costs a boot and a restore, B, for the whole gang. With x = (τ+δ)/M and th
     lost work         (U/τ)·(τ+δ)·((eˣ − 1)/x − 1)  ≈  K·(τ+δ)/2 : half an interval and half a save
     boots             B₀·g(B₀/M) + K·B·g(B/M),   g(y) = (eʸ − 1)/y   (a boot may be lost, too)
 
-Money: every part of time × ``n`` × price; egress = data (once, and 1/n of it for every lost machine)
+Money: every part of time × ``n`` × price, and each of the 1 + K gangs for its billed minimum at least (what
+is missing counts as boot); egress = data (once, and 1/n of it for every lost machine)
 + saves + restores; storage = disks and kept checkpoints × all hours. Parts are means and sum to
 ``usd_mean``. A run shorter than τ is one segment.
 
@@ -67,6 +68,8 @@ class CostInputs:
     restore_s: float
     interval_s: F | float | None
     """None = Daly's; else as the user says, also where nothing is ever lost."""
+    minimum_s: float = 60.0
+    """A machine is billed for so long at least."""
     recovers: bool = True
     """False: the first loss ends the job."""
 
@@ -174,6 +177,7 @@ def expected(inputs: CostInputs, *, adverse: bool = False) -> Expected:
     boots = first + losses * again
     rate = inputs.usd_per_hour * inputs.nodes / 3600.0
     seconds = running + lost + boots
+    unused = np.maximum(inputs.minimum_s * (1 + losses) - seconds, 0.0)
     median = poisson_median(losses)
     share = np.where(losses > 0, median / np.where(losses > 0, losses, 1.0), 0.0)
     seconds_p50 = running + lost * share + first + median * again
@@ -183,7 +187,7 @@ def expected(inputs: CostInputs, *, adverse: bool = False) -> Expected:
     hourly = inputs.storage_usd_per_hour / 3600.0
     parts = {
         "compute_usd": running * rate,
-        "boot_usd": boots * rate,
+        "boot_usd": (boots + unused) * rate,
         "egress_usd": egress_fixed + losses * per_loss,
         "storage_usd": seconds * hourly,
         "lost_work_usd": lost * rate,
@@ -191,7 +195,8 @@ def expected(inputs: CostInputs, *, adverse: bool = False) -> Expected:
     mean = np.zeros_like(rate)
     for part in parts.values():
         mean = mean + part
-    p50 = seconds_p50 * (rate + hourly) + egress_fixed + median * per_loss
+    billed_p50 = np.maximum(seconds_p50, inputs.minimum_s * (1 + median))
+    p50 = billed_p50 * rate + seconds_p50 * hourly + egress_fixed + median * per_loss
     return Expected(
         hours=seconds / 3600.0,
         hours_p50=seconds_p50 / 3600.0,
@@ -260,7 +265,8 @@ def pessimistic(groups: CostInputs, typical: Totals) -> Totals:
     """The p90 of hours and dollars beside ``typical`` (of the same ``groups``): never below its p50."""
     run = expected(replace(groups, usd_per_hour=np.ones_like(groups.nodes)), adverse=True)
     usual = typical.of_group
-    usual_per_price = usual.hours_p50 * groups.nodes
+    usual_s = np.maximum(usual.hours_p50 * 3600.0, groups.minimum_s * (1 + poisson_median(usual.losses)))
+    usual_per_price = usual_s / 3600.0 * groups.nodes
     per_price = run.compute_usd + run.boot_usd + run.lost_work_usd
     return Totals(
         of_group=run,

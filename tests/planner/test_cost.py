@@ -56,6 +56,19 @@ def test_without_losses_it_is_price_times_time() -> None:
     assert run.hours_p50[0] == run.hours[0]
 
 
+def test_every_machine_is_billed_for_a_minute_at_least() -> None:
+    short = inputs(
+        hazard_per_hour=0.0, hazard_adverse_per_hour=0.0, boot_s=1.0, work_s=9.0, work_adverse_s=9.0, nodes=3.0,
+        usd_per_hour=6.0, storage_usd_per_hour=0.0,
+    )  # fmt: skip
+    run = expected(short)
+    assert run.hours[0] * 3600 == pytest.approx(10.0)
+    assert run.usd_mean[0] == run.usd_p50[0] == pytest.approx(3 * 6.0 / 60)
+    assert parts(run)[0] == pytest.approx(run.usd_mean[0])
+    long = expected(inputs(hazard_per_hour=0.0, work_s=3600.0, storage_usd_per_hour=0.0))
+    assert long.usd_mean[0] == pytest.approx(2.0 * 3900 / 3600)
+
+
 def test_against_a_simulation_of_single_losses() -> None:
     """Segments of τ + δ against exponential lives, boots that may be lost too: 20,000 runs, no formula."""
     given_ = inputs(hazard_per_hour=0.5, save_s=60.0, boot_s=600.0, restore_s=30.0)
