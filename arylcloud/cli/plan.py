@@ -77,6 +77,10 @@ def plan(
             )
         solve_problem(problem, policy, instance=instance, seed=seed, as_json=json_)
         return
+    if instance is not None:
+        raise UsageError(
+            "--instance names a problem of --problem FILE", hint="add --problem, or leave it out"
+        )
     if policy is not None and not job:
         from arylcloud.planner.policies.registry import policy as known
 

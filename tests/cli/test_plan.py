@@ -191,7 +191,8 @@ def test_infeasible_is_exit_3_with_the_way_out(job: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     "flags",
     [["--budget", "-3"], ["--deadline", "10"], ["--gpus", "Z9:1"], ["--infra", "awz"],
-     ["--objective", "fast"],     ["--nodes", "0"], ["--market", "x"], ["--limit", "0"], ["--nonsense"]],
+     ["--objective", "fast"], ["--nodes", "0"], ["--market", "x"], ["--limit", "0"], ["--nonsense"],
+     ["--instance", "a"]],
 )  # fmt: skip
 def test_bad_flags_are_exit_2(job: Path, flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", str(job), *flags, "--json"]) == 2

@@ -112,8 +112,8 @@ def test_sums_and_deadlines(name: str, seed: int) -> None:
     gain = lp.rate.sum(axis=0)
     if name != SUMS[0]:
         n, m = problem.throughput.shape
-        gain = gain / np.tile(problem.usd_per_hour, lp.rate.shape[1] // m)
-        gain[: n * m] = (problem.throughput / problem.prices).ravel()
+        own = np.broadcast_to(problem.prices, (n, m))
+        gain = (lp.rate / np.tile(own, lp.rate.shape[1] // m)).sum(axis=0)
     need = np.zeros(len(problem))
     if problem.deadline_s is not None:
         need = problem.steps_left / problem.deadline_s

@@ -80,3 +80,30 @@ def test_what_a_policy_does_not_say_is_unknown_not_zero() -> None:
             policy(name).choose(), elastic_problem(1, jobs=6), 2, np.random.default_rng(0)
         )
         assert (chosen.objective is not None) is known
+
+
+def test_no_job_is_too_large_for_every_part() -> None:
+    """Of 8 GPUs a job of 4 fits two parts, not four; for rigid jobs and for those that choose sizes."""
+    problem = ClusterProblem(
+        worker_types=("v100", "k80"),
+        workers=np.array([8.0, 2.0]),
+        throughput=np.tile([4.0, 1.0], (8, 1)),
+        gpus=np.array([4.0, *np.ones(7)]),
+        weight=np.ones(8),
+        usd_per_hour=np.ones(2),
+        steps_left=np.full(8, 100.0),
+        age_s=np.zeros(8),
+        deadline_s=np.full(8, 1e5),
+    )
+    found = partitioned(policy("min_cost").solve(), problem, 4, np.random.default_rng(0))
+    assert not found.fallback
+    assert (found.shares.sum(axis=1) > 0).all()
+    for seed in range(5):
+        elastic = elastic_problem(seed, jobs=6)
+        wide = elastic.configs.gpus == elastic.configs.gpus.max()
+        rate = elastic.rate.copy()
+        rate[0] = np.where(wide, 1.0, 0.0)
+        workers = np.full(len(elastic.workers), 2.0 * elastic.configs.gpus.max())
+        only = replace(elastic, rate=rate, workers=workers, current=np.full(6, -1))
+        chosen = partitioned_choice(policy("sia").choose(), only, 6, np.random.default_rng(0))
+        assert chosen.config[0] >= 0

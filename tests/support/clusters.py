@@ -17,6 +17,7 @@ OWN_PRICES = frozenset(
         "min_cost",
         "max_sum_throughput_normalized_by_cost_perf",
         "max_sum_throughput_normalized_by_cost_perf_SLOs",
+        "max_sum_throughput_normalized_by_cost_packed_SLOs",
     }
 )
 """Policies that read :attr:`ClusterProblem.own_usd_per_hour`."""

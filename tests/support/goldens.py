@@ -66,8 +66,10 @@ def per_dollar(problem: ClusterProblem, found: Allocation) -> float:
     if found.pair_shares is not None:
         assert problem.sharing is not None
         c = problem.sharing.job_class[found.pairs]
-        both = problem.sharing.rate[c[:, 0], c[:, 1]] + problem.sharing.rate[c[:, 1], c[:, 0]]
-        total += (both / problem.usd_per_hour * found.pair_shares).sum()
+        own = np.broadcast_to(problem.prices, problem.throughput.shape)
+        both = problem.sharing.rate[c[:, 0], c[:, 1]] / own[found.pairs[:, 0]]
+        both += problem.sharing.rate[c[:, 1], c[:, 0]] / own[found.pairs[:, 1]]
+        total += (both * found.pair_shares).sum()
     return float(total)
 
 

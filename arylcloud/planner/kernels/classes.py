@@ -76,11 +76,15 @@ class Shared:
 
 
 def classes(problem: ClusterProblem, *, pairs: bool, worth: F | None = None) -> Classes:
-    """The jobs of ``problem`` by (row of throughputs, GPUs[, class of sharing])."""
+    """The jobs of ``problem`` by (row of throughputs, GPUs[, class of sharing][, row of ``worth``]).
+
+    ``worth`` (n, m) or (1, m): objective per step/s on a type."""
     sharing = problem.sharing if pairs else None
     keys = [problem.throughput, problem.gpus[:, None]]
     if sharing is not None:
         keys.append(sharing.job_class[:, None].astype(np.float64))
+    if worth is not None and len(worth) > 1:
+        keys.append(worth)
     table = np.concatenate(keys, axis=1)
     job_class, row = _alike(table)
     kind = sharing.job_class[row] if sharing is not None else np.zeros(len(row), dtype=np.int64)
@@ -94,7 +98,7 @@ def classes(problem: ClusterProblem, *, pairs: bool, worth: F | None = None) -> 
             capacity=problem.workers,
             kind=kind,
             beside=beside,
-            worth=worth,
+            worth=None if worth is None else np.broadcast_to(worth, problem.throughput.shape)[row],
         ),
         job_class=job_class,
     )

@@ -53,6 +53,7 @@ class ClassLP:
         self._kind = kinds.kind[parts.of] if len(kinds.beside) else parts.of
         self._rate = kinds.rate[parts.of]
         self._gpus = kinds.gpus[parts.of]
+        self._worth = None if kinds.worth is None else kinds.worth[parts.of]
         self._with_t = kinds.worth is None
         self._meeting = False
         self._row = np.maximum(kinds.scale[parts.of] * parts.size, parts.slope * reach)
@@ -61,8 +62,8 @@ class ClassLP:
         self._open(parts.slope / self._row, basis)
 
     def _largest_gain(self) -> float:
-        assert self.kinds.worth is not None
-        return float((self._rate * self.kinds.worth * self.parts.size[:, None]).max(initial=0.0))
+        assert self._worth is not None
+        return float((self._rate * self._worth * self.parts.size[:, None]).max(initial=0.0))
 
     def _open(self, asked: F, basis: Basis | None) -> None:
         import highspy
@@ -83,8 +84,8 @@ class ClassLP:
         )
         counts, pair_rows, pair_values, pair_cost = self._columns(pairs)
         cost = np.zeros(s * m)
-        if self.kinds.worth is not None:
-            cost = (self._rate * self.kinds.worth * size[:, None]).ravel() / self._unit
+        if self._worth is not None:
+            cost = (self._rate * self._worth * size[:, None]).ravel() / self._unit
         upper = np.where(self._rate.ravel() > 0, np.inf, 0.0)
         width = 2 + s * m + len(pairs)
         self._cost = np.concatenate([[0.0, float(self._with_t)], cost, pair_cost])
@@ -166,8 +167,8 @@ class ClassLP:
         kept = np.ones(rows.shape, dtype=bool)
         kept[own, 1] = kept[own, 3] = False
         cost = np.zeros(len(pairs))
-        if self.kinds.worth is not None and not self._meeting:
-            cost = (one + two) * self.kinds.worth[kind] * unit / self._unit
+        if self._worth is not None and not self._meeting:
+            cost = (one * self._worth[a, kind] + two * self._worth[b, kind]) * unit / self._unit
         return kept.sum(axis=1), rows[kept], values[kept], cost
 
     def solve(self, what: str, *, price: bool = True) -> None:
@@ -210,8 +211,8 @@ class ClassLP:
             if not self._run(what):
                 return False
             worth: F | float = 0.0
-            if self.kinds.worth is not None and not self._meeting:
-                worth = self.kinds.worth / self._unit
+            if self._worth is not None and not self._meeting:
+                worth = self._worth / self._unit
             wanted, value, self._over = price(
                 self.kinds,
                 self._kind,
@@ -262,8 +263,8 @@ class ClassLP:
         self._beta: F = np.maximum(-duals[:s], 0.0) / self._row
         self._lam: F = np.maximum(duals[2 * s :], 0.0) / self._types
         gain = self._beta[:, None] * self._rate - self._gpus[:, None] * self._lam
-        if self.kinds.worth is not None and not self._meeting:
-            gain += self._rate * self.kinds.worth / self._unit
+        if self._worth is not None and not self._meeting:
+            gain += self._rate * self._worth / self._unit
         gain[:, self.kinds.capacity <= 0] = 0.0
         self._alpha: F = np.maximum(gain.max(axis=1), np.maximum(duals[s : 2 * s], 0.0) / self.parts.size)
         return True

@@ -31,7 +31,7 @@ class Kinds:
     beside: F
     """(k, k, m) the rate of the first beside the second; 0 = not together. k = 0: no pairs at all."""
     worth: F | None
-    """(m,) objective per unit of rate on the type; None = the objective is t."""
+    """(c, m) objective per unit of rate on the type; None = the objective is t."""
 
     @property
     def scale(self) -> F:

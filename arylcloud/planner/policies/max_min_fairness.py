@@ -6,7 +6,8 @@ s_i GPUs, w_i weight, T_ij steps/s, W_j workers. The objective is the smallest n
 slice of every type in proportion to the cluster, for a job of one GPU and weight 1. At equal objective a job
 of 8 GPUs holds an eighth of the time of a job of one: equal GPU-time.
 
-``agnostic`` sets T = 1 (and so p = 1). Jobs that get nothing out of any type that there is are left out.
+``agnostic`` sets T = 1 wherever a job runs, and p = 1. Jobs that get nothing out of any type that there is
+are left out.
 Reference: Narayanan et al., Gavel, OSDI 2020, §4.1.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from arylcloud.planner.cluster import Allocation, ClusterProblem, proportional_rates
-from arylcloud.planner.policies.perjob import max_common
+from arylcloud.planner.policies.perjob import blind, max_common
 
 
 def perf(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
@@ -28,4 +29,4 @@ def perf(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
 def agnostic(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     """Blind to what a type gives: a job's time counts alike everywhere."""
     del rng
-    return max_common(problem, np.ones_like(problem.throughput), problem.weight / problem.gpus)
+    return max_common(problem, blind(problem), problem.weight / problem.gpus)

@@ -46,7 +46,7 @@ def per_dollar(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     A type that costs nothing counts as a millionth of the cheapest one that costs something.
     """
     del rng
-    return _largest_sum(problem, problem.throughput / _prices(problem))
+    return _largest_sum(problem, problem.throughput / paid_prices(problem))
 
 
 def per_dollar_slo(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
@@ -72,7 +72,7 @@ def per_dollar_slo_strict(problem: ClusterProblem, rng: np.random.Generator) -> 
     raise too_tight(problem, hopeless(problem, pace_of(problem)), found)
 
 
-def _prices(problem: ClusterProblem) -> F:
+def paid_prices(problem: ClusterProblem) -> F:
     """(n, m) or (1, m) USD per GPU-hour, above 0."""
     paid = problem.prices[problem.prices > 0]
     return np.maximum(problem.prices, 1e-6 * paid.min() if len(paid) else 1.0)
@@ -132,7 +132,7 @@ def _program(problem: ClusterProblem, pace: F) -> JobLP:
         rate=np.ascontiguousarray(problem.throughput.T),
         gpus=problem.gpus,
         capacity=problem.workers,
-        gain=np.ascontiguousarray((problem.throughput / _prices(problem)).T),
+        gain=np.ascontiguousarray((problem.throughput / paid_prices(problem)).T),
         need=pace,
     )
 

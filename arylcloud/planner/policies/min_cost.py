@@ -82,7 +82,7 @@ def _within_deadlines(problem: ClusterProblem, *, how_far: bool = False) -> Allo
     can_wait = np.isinf(end_s) & runs
     due = np.flatnonzero(np.isfinite(end_s))
     if can_wait.any():
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             per_step = np.where(rates > 0, usd_per_s / rates, np.inf)
         best = _first_least(per_step, rates)
         seconds[can_wait, best[can_wait]] = problem.steps_left[can_wait] / rates[can_wait, best[can_wait]]

@@ -41,7 +41,7 @@ from arylcloud.planner.policies.perjob import (
 
 SLACK = 1e-3
 """Relative: a job that is faster than it must be by no more is on its pace."""
-JUST = 5e-8
+JUST = 5e-9
 """By so much θ gives way, relatively: a program that leaves no room at all has no interior."""
 CLOSE = 1e-4
 """How near, relatively, the GPU-time comes to the least there is: it only chooses between optima."""
@@ -132,5 +132,10 @@ def _leanest(problem: ClusterProblem, price: F, found: Allocation) -> Allocation
         return found  # as good an answer, only not a lean one
     shares = np.zeros_like(found.shares)
     shares[runs] = least.x.T
+    # who must not wait at all falls short by a rounding: such a job keeps what it had, where that fits
+    short = (problem.throughput * shares).sum(axis=1) < need
+    kept = np.where(short[:, None], found.shares, shares)
+    if (problem.gpus @ kept <= problem.workers * (1.0 + 1e-12)).all():
+        shares = kept
     reached = float(((problem.throughput * shares).sum(axis=1)[runs] / problem.steps_left[runs]).min())
     return replace(found, shares=shares, objective=1.0 / reached)

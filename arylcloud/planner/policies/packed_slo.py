@@ -2,9 +2,10 @@
 
     max_x Σ (steps/s on type j)/c_j    s.t.  rate_i(x) ≥ N_i/D_i
 
-c_j USD per GPU-hour, N_i steps left, D_i seconds to the deadline; of a pair each member's steps/s count, and
-the GPUs are held once. Deadlines that cannot all be kept are all dropped, and the allocation says
-``fallback``. Exact by classes of jobs: :mod:`arylcloud.planner.kernels.classes`.
+c_j USD per GPU-hour (each job's own, where they differ), N_i steps left, D_i seconds to the deadline; of a
+pair each member's steps/s count, at its own price, and the GPUs are held once. Deadlines that cannot all be
+kept are all dropped, and the allocation says ``fallback``. Exact by classes of jobs:
+:mod:`arylcloud.planner.kernels.classes`.
 Reference: Narayanan et al., Gavel, OSDI 2020, §4.2 and §3.1.
 """
 
@@ -17,7 +18,7 @@ import numpy as np
 from arylcloud.core.errors import InfeasibleError
 from arylcloud.planner.cluster import Allocation, ClusterProblem, F
 from arylcloud.planner.kernels.classes import Shared, classes, solve
-from arylcloud.planner.policies.max_sum_throughput import hopeless, pace_of
+from arylcloud.planner.policies.max_sum_throughput import hopeless, pace_of, paid_prices
 from arylcloud.planner.policies.packed import allocation
 
 
@@ -25,8 +26,7 @@ def packed(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     """Objective and bound in (steps/s)/(USD/h), as Gavel's; ``unmet``, where deadlines were dropped:
     the jobs that would miss theirs with the cluster to themselves."""
     del rng
-    paid = problem.usd_per_hour[problem.usd_per_hour > 0]
-    prices = np.maximum(problem.usd_per_hour, 1e-6 * paid.min() if len(paid) else 1.0)
+    prices = paid_prices(problem)
     jobs = classes(problem, pairs=True, worth=1.0 / prices)
     pace = pace_of(problem)
     what = "throughput per dollar with pairs"
@@ -43,6 +43,8 @@ def _told(problem: ClusterProblem, shared: Shared, prices: F) -> Allocation:
     worth = float(((problem.throughput * shared.shares) / prices).sum())
     if problem.sharing is not None and len(shared.pairs):
         a, b = problem.sharing.job_class[shared.pairs.T]
-        together = problem.sharing.rate[a, b] + problem.sharing.rate[b, a]
-        worth += float(((together * shared.pair_shares) / prices).sum())
+        one, two = shared.pairs.T
+        own = np.broadcast_to(prices, problem.throughput.shape)
+        together = problem.sharing.rate[a, b] / own[one] + problem.sharing.rate[b, a] / own[two]
+        worth += float((together * shared.pair_shares).sum())
     return replace(allocation(problem, shared), objective=worth, bound=shared.bound)

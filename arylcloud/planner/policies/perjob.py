@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,7 +105,11 @@ def max_common(
         ),
         warm=problem.memory.warm if isinstance(problem.memory, Memory) else None,
     )
-    return answer(found, runs, value=value, unplaceable=lost, spare=spare)
+    allocation = answer(found, runs, value=value, unplaceable=lost, spare=spare)
+    if throughput.all():
+        return allocation
+    # where a job gets nothing, time that is free anyhow may lie about: nobody is to be sent there
+    return replace(allocation, shares=np.where(throughput > 0, allocation.shares, 0.0))
 
 
 def answer(
@@ -169,6 +173,13 @@ def too_tight(problem: ClusterProblem, alone: I, part: float) -> InfeasibleError
         f"the deadlines cannot all be met: at most {100 * part:.4g} % of each job's work fits before its own",
         hint=f"deadlines {1 / max(part, 1e-9):.4g} times as far, or workers that many times as many",
     )
+
+
+def blind(problem: ClusterProblem) -> F:
+    """(n, m) 1 where a job runs, else 0: what a policy believes that knows of types only whether, not how
+    fast. (Gavel's takes 1 everywhere and hands out time on types where a job gets nothing.)"""
+    runs: F = np.where(problem.throughput > 0, 1.0, 0.0)
+    return runs
 
 
 REFERENCE = "v100"

@@ -4,6 +4,7 @@ Narayanan et al., *Solving Large-Scale Granular Resource Allocation Problems Eff
 2021: a random part of many small jobs looks like the whole, so that its optimum is close to the whole's,
 and k small problems cost far less than one large. Feasible always; near-optimal where no job is a large
 part of the cluster. Worth it for what has no structured kernel: the exact ones here solve 100,000 jobs whole.
+There are never so many parts that a job which the whole could place fits none of them.
 
 Where workers are counted (choices), a part gets whole GPUs: the remainder goes to the first parts, drawn at
 random for each type.
@@ -29,7 +30,7 @@ def partitioned(solve: Solve, problem: ClusterProblem, parts: int, rng: np.rando
     seconds, hours = np.zeros_like(problem.throughput), False
     values: list[F] = []
     unmet: list[I] = []
-    split = _split(len(problem), parts, rng)
+    split = _split(len(problem), min(parts, _most_parts(problem)), rng)
     parts = len(split)
     for index in split:
         budget = None if problem.budget_usd is None else problem.budget_usd / parts
@@ -65,7 +66,7 @@ def partitioned_choice(
     """The same for policies that choose configurations; the objective is the sum over the parts, None where
     the policy has none. ``memory`` is not kept: promises made to jobs (ElasticFlow) do not outlive a call."""
     config = np.full(len(problem), -1, dtype=np.int64)
-    split = _split(len(problem), parts, rng)
+    split = _split(len(problem), min(parts, _most_parts_elastic(problem)), rng)
     parts = max(len(split), 1)
     whole, rest = np.divmod(problem.workers.astype(np.int64), parts)
     extra = np.zeros((parts, len(whole)), dtype=np.int64)
@@ -86,6 +87,24 @@ def partitioned_choice(
         objective=sum(totals) if len(totals) == len(split) else None,
         refused=np.sort(np.concatenate(refused)) if refused else None,
     )
+
+
+def _most_parts(problem: ClusterProblem) -> int:
+    """So many that every job which fits some type as a whole fits that type's part."""
+    room = np.where(problem.throughput > 0, problem.workers, 0.0).max(axis=1, initial=0.0)
+    return _least(np.floor(room / problem.gpus))
+
+
+def _most_parts_elastic(problem: ElasticProblem) -> int:
+    """The same, for each job's smallest configuration by its type's GPUs; parts hold whole GPUs."""
+    configs = problem.configs
+    times = np.floor(problem.workers[configs.worker_type] / configs.gpus)
+    return _least(np.where(problem.rate > 0, times, 0.0).max(axis=1, initial=0.0))
+
+
+def _least(times: F) -> int:
+    """(n,) how often a type holds each job; 0 = it fits nowhere, whatever the parts."""
+    return int(times[times > 0].min()) if (times > 0).any() else 1
 
 
 def _split(jobs: int, parts: int, rng: np.random.Generator) -> list[I]:

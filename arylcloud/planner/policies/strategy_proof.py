@@ -10,7 +10,7 @@ is thrown away, 1 − f_i of it. Weights do not move a product's maximum; they e
 
 Jobs of one row of throughputs and one number of GPUs share one leave-one-out program:
 :mod:`arylcloud.planner.kernels.product`. Objective: the geometric mean of ρ(x*), before discounts, as Gavel
-states it. ``agnostic`` sets T = 1 (and so p = 1).
+states it. ``agnostic`` sets T = 1 wherever a job runs, and p = 1.
 References: Narayanan et al., Gavel, OSDI 2020, §4.4; Cole, Gkatzelis & Goel, EC 2013 (partial allocation).
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 from arylcloud.planner.cluster import Allocation, ClusterProblem, F, proportional_rates
 from arylcloud.planner.kernels.classes import classes
 from arylcloud.planner.kernels.product import Product, solve
-from arylcloud.planner.policies.perjob import can_run, unplaceable
+from arylcloud.planner.policies.perjob import blind, can_run, unplaceable
 
 AT_ONCE = 200_000
 """Numbers per array of a batch of programs."""
@@ -40,6 +40,17 @@ class Discounts:
 def perf(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     """Objective and bound dimensionless, larger is better; ``memory`` holds the :class:`Discounts`."""
     del rng
+    return _discounted(problem, proportional_rates(problem))
+
+
+def agnostic(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
+    """Blind to what a type gives: a job's time counts alike everywhere."""
+    del rng
+    return _discounted(replace(problem, throughput=blind(problem)), np.ones(len(problem)))
+
+
+def _discounted(problem: ClusterProblem, mix: F) -> Allocation:
+    """``mix`` (n,): p_i."""
     n, m = problem.throughput.shape
     runs = can_run(problem, problem.throughput)
     shares = np.zeros((n, m))
@@ -68,7 +79,7 @@ def perf(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
         factor = np.exp(np.minimum((counts * np.log(got)).sum() - np.log(got) - without, 0.0))
     shares[np.ix_(runs, used)] = (factor * time).T[of]
     kept[runs] = factor[of]
-    worth = np.log(problem.gpus / problem.weight)[runs] - np.log(proportional_rates(part))
+    worth = np.log(problem.gpus / problem.weight)[runs] - np.log(mix[runs])
     mean = float((np.log(got)[of] + worth).mean())
     return Allocation(
         shares=shares,
@@ -77,11 +88,6 @@ def perf(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
         unplaceable=lost,
         memory=Discounts(kept=kept),
     )
-
-
-def agnostic(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
-    """Blind to what a type gives: a job's time counts alike everywhere."""
-    return perf(replace(problem, throughput=np.ones_like(problem.throughput)), rng)
 
 
 def _without_one(rate: F, gpus: F, workers: F, counts: F, best: Product, gap: float) -> F:

@@ -9,8 +9,9 @@ Hierarchical, where jobs have entities: the level of entity e rises with its wei
 hands it on: ``fairness``: in proportion to the weights of its jobs that still rise; ``fifo``: to its first
 job that still rises. What a stopped job would have had goes to the others of its entity.
 
-``agnostic`` sets T = 1 (and so p = 1); ``packed`` counts pairs that share GPUs. Programs only, no integers;
-exact by :mod:`arylcloud.planner.kernels.rising`. Objective: the sorted vector of ρ of the jobs that can run.
+``agnostic`` sets T = 1 wherever a job runs, and p = 1; ``packed`` counts pairs that share GPUs. Programs
+only, no integers; exact by :mod:`arylcloud.planner.kernels.rising`. Objective: the sorted vector of ρ of the
+jobs that can run.
 Reference: Narayanan et al., Gavel, OSDI 2020, §4.3.
 """
 
@@ -26,7 +27,7 @@ from arylcloud.planner.cluster import Allocation, ClusterProblem, F, I, job_rate
 from arylcloud.planner.kernels.classes import classes
 from arylcloud.planner.kernels.rising import Path, rise
 from arylcloud.planner.policies.packed import allocation
-from arylcloud.planner.policies.perjob import can_run, own_ease, unplaceable
+from arylcloud.planner.policies.perjob import blind, can_run, own_ease, unplaceable
 
 
 def perf(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
@@ -44,15 +45,17 @@ def packed(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
 def agnostic(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
     """Blind to what a type gives: a job's time counts alike everywhere."""
     del rng
-    return _filled(replace(problem, throughput=np.ones_like(problem.throughput), sharing=None), pairs=False)
+    seen = replace(problem, throughput=blind(problem), sharing=None)
+    return _filled(seen, pairs=False, mix=np.ones(len(problem)))
 
 
-def _filled(problem: ClusterProblem, *, pairs: bool) -> Allocation:
+def _filled(problem: ClusterProblem, *, pairs: bool, mix: F | None = None) -> Allocation:
+    """``mix`` (n,): p_i, where it is not that of the problem."""
     n, m = problem.throughput.shape
     runs = can_run(problem, problem.throughput)
     if not runs.any():
         return Allocation(shares=np.zeros((n, m)), unplaceable=unplaceable(problem))
-    mix = np.where(runs, proportional_rates(problem), 1.0)
+    mix = np.where(runs, proportional_rates(problem) if mix is None else mix, 1.0)
     jobs = classes(problem, pairs=pairs)
     entities = _entities(problem)
 

@@ -69,7 +69,7 @@ def test_largest_sum_with_needs(seed: int, hard: float) -> None:
     need = alone * min(scale, 1.0) * hard
     gain = lp.rate.sum(axis=0) * np.tile(worth, lp.rate.shape[1] // len(worth))
     best = largest(lp, gain, rows=at_least(lp, need, none))
-    jobs = classes(problem, pairs=True, worth=worth)
+    jobs = classes(problem, pairs=True, worth=worth[None, :])
     if best is None:
         with pytest.raises(InfeasibleError):
             solve(jobs, need=need)
