@@ -126,6 +126,9 @@ class Observed:
     compared; infinite for one that was SUSPECT already when we began to look."""
     end_seen_s_ago: Mapping[tuple[int, int], float] = field(default_factory=dict)
     """By (epoch, rank): likewise, since its EndDoc was first seen."""
+    wrote_after_s: Mapping[tuple[int, int, str], float] = field(default_factory=dict)
+    """By (epoch, rank, lease): how much later than that EndDoc the lease's heartbeat was written which lay
+    there when the EndDoc was first seen. Both by the store's clock, in whole seconds on some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,7 @@ class Observer:
     _unlisted_since_s: dict[str, float] = field(default_factory=dict)
     _heard_s: dict[str, float] = field(default_factory=dict)
     _end_seen_s: dict[tuple[int, int], float] = field(default_factory=dict)
+    _wrote_after_s: dict[tuple[int, int, str], float] = field(default_factory=dict)
     _beats: dict[str, mail.Heartbeat] = field(default_factory=dict)
     _ends: dict[str, mail.EndDoc] = field(default_factory=dict)
     _checkpoints: dict[str, CheckpointSeen] = field(default_factory=dict)
@@ -64,7 +65,7 @@ class Observer:
         try:
             self._read_beats(state)
             if self._due(state):
-                self._read_ends()
+                self._read_ends(state)
                 self._read_manifests(state)
                 self._listed_s, self._signs = self.clock.monotonic_s(), self._tell()
             self._read_published(state)
@@ -86,6 +87,7 @@ class Observer:
             unlisted_s={cloud: now_s - since_s for cloud, since_s in self._unlisted_since_s.items()},
             heard_s_ago={lease_id: now_s - heard_s for lease_id, heard_s in self._heard_s.items()},
             end_seen_s_ago={end: now_s - seen_s for end, seen_s in self._end_seen_s.items()},
+            wrote_after_s=dict(self._wrote_after_s),
         )
 
     def _machines(self, state: JobState) -> tuple[tuple[Machine, ...], frozenset[str]]:
@@ -145,13 +147,22 @@ class Observer:
                 self._heard_s[lease.lease_id] = self.clock.monotonic_s()
             self._beats[lease.lease_id] = beat
 
-    def _read_ends(self) -> None:
+    def _read_ends(self, state: JobState) -> None:
+        new: list[tuple[mail.EndDoc, float]] = []
         for info in self.store.list(mail.ENDS_PREFIX):
             if info.key not in self._ends:
                 end = self._document(mail.EndDoc, info.key)
                 if end is not None:
                     self._ends[info.key] = end
                     self._end_seen_s[end.epoch, end.rank] = self.clock.monotonic_s()
+                    new.append((end, info.modified_s))
+        if not new:
+            return
+        for info in self.store.list(mail.BEATS_PREFIX):  # who was heard since, while nobody was watching
+            lease_id = info.key.removeprefix(mail.BEATS_PREFIX).removesuffix(".json")
+            for end, at_s in new:
+                self._wrote_after_s[end.epoch, end.rank, lease_id] = info.modified_s - at_s
+        self._read_beats(state)  # not older than what has just been said of them
 
     def _read_manifests(self, state: JobState) -> None:
         for key in state.rejected:  # found damaged by whoever tried to restore it

@@ -92,12 +92,44 @@ def test_a_lost_peers_clock_makes_no_failure_of_its_loss(tmp_path: Path, ahead_s
     h = Harness(tmp_path, spec=spec(2))
     h.until(RUNNING)
     h.tick(12)
-    h.agents.by_instance["i-0001"].clock_ahead_s = ahead_s / 3
+    h.agents.by_instance["i-0001"].clock_ahead_s = ahead_s
     h.tick(2)
     h.world.interrupt("i-0001")
     h.agents.exit_code = 1
     h.pass_time(2)
     h.agents.exit_code = None
+    finish(h)
+
+
+@pytest.mark.parametrize("ahead_s", [-HOUR_S, 0.0, HOUR_S])
+def test_a_failure_that_nobody_watched_is_the_users(tmp_path: Path, ahead_s: float) -> None:
+    """All machines were well long after it: the store's clock has seen them write."""
+    h = Harness(tmp_path, spec=spec(2))
+    h.until(RUNNING)
+    h.tick(5)
+    h.agents.by_instance["i-0002"].clock_ahead_s = ahead_s
+    h.tick(2)
+    h.agents.exit_code = 7
+    h.pass_time(20)
+    h.restart()
+    h.tick(1)
+    assert (h.state.phase, h.state.phase_code) == (JobPhase.STOPPING, "user_command")
+    finish(h, JobPhase.FAILED)
+    assert h.state.exit_code == 7
+
+
+@pytest.mark.parametrize("ahead_s", [-HOUR_S, 0.0, HOUR_S])
+def test_a_loss_that_nobody_watched_is_no_failure(tmp_path: Path, ahead_s: float) -> None:
+    h = Harness(tmp_path, spec=spec(2))
+    h.until(RUNNING)
+    h.tick(12)
+    h.agents.by_instance["i-0001"].clock_ahead_s = ahead_s
+    h.tick(2)
+    h.world.interrupt("i-0001")
+    h.agents.exit_code = 1
+    h.pass_time(20)
+    h.agents.exit_code = None
+    h.restart()
     finish(h)
 
 

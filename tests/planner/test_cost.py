@@ -58,8 +58,8 @@ def test_without_losses_it_is_price_times_time() -> None:
 
 def test_every_machine_is_billed_for_a_minute_at_least() -> None:
     short = inputs(
-        hazard_per_hour=0.0, hazard_adverse_per_hour=0.0, boot_s=1.0, work_s=9.0, work_adverse_s=9.0, nodes=3.0,
-        usd_per_hour=6.0, storage_usd_per_hour=0.0,
+        hazard_per_hour=0.0, hazard_adverse_per_hour=0.0, boot_s=1.0, work_s=9.0, work_adverse_s=9.0,
+        nodes=3.0, usd_per_hour=6.0, storage_usd_per_hour=0.0,
     )  # fmt: skip
     run = expected(short)
     assert run.hours[0] * 3600 == pytest.approx(10.0)

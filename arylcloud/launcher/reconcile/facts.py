@@ -18,9 +18,6 @@ from arylcloud.launcher.state import Epoch, Lease
 
 SIGNAL_PROOF_S: Final = 5.0
 """A command that died of a signal has died with its machine, unless the machine is heard this much later."""
-CLOCKS_DIFFER_S: Final = 300.0
-"""Where nobody was watching, a peer counts as heard after a failure if its last heartbeat is this much later:
-half of what an idle agent waits, and more than two machines' clocks should ever differ."""
 
 
 def note_facts(d: Draft) -> None:
@@ -182,7 +179,8 @@ def _outlived(d: Draft, epoch: Epoch, end: EndDoc) -> bool:
         if lease.lease_id == end.lease_id:
             well = beat.at_s >= end.at_s + proof_s  # two moments of one clock
         else:
-            well = _heard_after(d, lease, end, proof_s) or beat.at_s > end.at_s + CLOCKS_DIFFER_S
+            wrote_after_s = d.observed.wrote_after_s.get((end.epoch, end.rank, lease.lease_id), 0.0)
+            well = _heard_after(d, lease, end, proof_s) or wrote_after_s > proof_s
         if not well:
             return False
     return True
