@@ -187,24 +187,24 @@ class Arm:
 
     def find(self, what: str, question: Callable[[], T]) -> T | None:
         """As ``read``; None for what is not there."""
-        from azure.core.exceptions import ResourceNotFoundError
+        sdk = _exceptions()
 
         def ask() -> T | None:
             try:
                 return question()
-            except ResourceNotFoundError:
+            except sdk.ResourceNotFoundError:
                 return None
 
         return self.read(what, ask)
 
     def drop(self, what: str, order: Callable[[], object]) -> None:
         """An order to delete: the missing is success."""
-        from azure.core.exceptions import ResourceNotFoundError
+        sdk = _exceptions()
 
         def send() -> None:
             try:
                 order()
-            except ResourceNotFoundError:
+            except sdk.ResourceNotFoundError:
                 return
 
         self.act(what, send)
@@ -220,12 +220,7 @@ class Arm:
     ) -> Any:
         """One request to what the SDK packages lack; to be given to ``act``, ``read``, ``find`` or ``drop``.
         ``path``: a resource's id, or a following page's whole address."""
-        from azure.core.exceptions import (
-            ClientAuthenticationError,
-            HttpResponseError,
-            ResourceNotFoundError,
-            map_error,
-        )
+        sdk = _exceptions()
         from azure.core.rest import HttpRequest
 
         if path.startswith("/"):
@@ -235,9 +230,9 @@ class Arm:
             request = HttpRequest(method, path, json=body)
         response = self.compute.send_request(request)
         if response.status_code >= 400:
-            known = {401: ClientAuthenticationError, 404: ResourceNotFoundError}
-            map_error(status_code=response.status_code, response=response, error_map=known)
-            raise HttpResponseError(response=response, error_format=_arm_format())
+            known = {401: sdk.ClientAuthenticationError, 404: sdk.ResourceNotFoundError}
+            sdk.map_error(status_code=response.status_code, response=response, error_map=known)
+            raise sdk.HttpResponseError(response=response, error_format=_arm_format())
         return response.json() if response.content else None
 
 
@@ -268,11 +263,18 @@ def _arm_format() -> Any:
 
 def _ours(error: Exception, what: str) -> ArylError:
     """Of the SDK's errors only: a bug of ours stays what it is."""
-    from azure.core.exceptions import AzureError
-
-    if not isinstance(error, AzureError):
+    if not isinstance(error, _exceptions().AzureError):
         raise error
     return translated(error, f"azure: {what}")
+
+
+def _exceptions() -> Any:
+    """The SDK's. Raises MissingExtraError."""
+    try:
+        from azure.core import exceptions
+    except ImportError as error:
+        raise _missing() from error
+    return exceptions
 
 
 def _missing() -> MissingExtraError:

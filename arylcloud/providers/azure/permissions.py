@@ -22,6 +22,7 @@ LOOK: Final = (
     "Microsoft.Network/networkSecurityGroups/read",
     "Microsoft.Network/networkInterfaces/read",
     "Microsoft.Network/publicIPAddresses/read",
+    "Microsoft.ManagedIdentity/userAssignedIdentities/read",
     "Microsoft.Insights/eventtypes/values/read",
     "Microsoft.Resources/subscriptions/resourceGroups/read",
 )

@@ -1,6 +1,7 @@
 """Which GPU sizes this subscription may have where: Azure's list of SKUs with its restrictions.
 
-The list of one region is some megabytes; it is asked for once an hour, and only its GPU sizes are kept.
+The list of one region is some megabytes, of which the SDK would make models for 2 CPU s: it is read as it is,
+once an hour, and only its GPU sizes are kept.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from arylcloud.core.offer import Offer
 from arylcloud.providers.azure.client import Arm
-from arylcloud.providers.azure.tags import word
 
+VERSION: Final = "2021-07-01"
 FRESH_S: Final = 3600.0
 _SERIES: Final = "Standard_N"
 """All sizes with GPUs."""
@@ -31,8 +33,6 @@ class Sku:
     barred: str | None
     """Why it may not be had in the region at all; None = it may."""
     arm64: bool
-    generation: str
-    """``V1``, ``V2`` or ``V1,V2``."""
 
 
 class Skus:
@@ -66,32 +66,35 @@ class Skus:
         return None
 
     def _ask(self, region: str) -> dict[str, Sku]:
-        listed = self._arm.read(
-            f"sizes in {region}",
-            lambda: list(self._arm.compute.resource_skus.list(filter=f"location eq '{region}'")),
-        )
-        machines = [one for one in listed if one.resource_type == "virtualMachines"]
-        return {one.name.lower(): _read(one) for one in machines if one.name.startswith(_SERIES)}
+        what = f"sizes in {region}"
+        path: str | None = f"{self._arm.scope}/providers/Microsoft.Compute/skus"
+        query: Mapping[str, str] | None = {"$filter": f"location eq '{region}'"}
+        found = {}
+        while path:
+            page = self._arm.read(what, partial(self._arm.rest, "GET", path, VERSION, query=query))
+            for one in page.get("value", []):
+                if one.get("resourceType") == "virtualMachines" and str(one["name"]).startswith(_SERIES):
+                    found[str(one["name"]).lower()] = _read(one)
+            path, query = page.get("nextLink"), None
+        return found
 
 
-def _read(one: Any) -> Sku:
-    able = {str(c.name): str(c.value) for c in one.capabilities or []}
-    zones = {zone for place in one.location_info or [] for zone in place.zones or []}
+def _read(one: Mapping[str, Any]) -> Sku:
+    able = {str(c["name"]): str(c["value"]) for c in one.get("capabilities") or []}
+    zones = {str(zone) for place in one.get("locationInfo") or [] for zone in place.get("zones") or []}
     barred = None
-    for limit in one.restrictions or []:
-        if word(limit.type) == "Zone":
-            info = limit.restriction_info
-            zones -= set((info.zones if info is not None else None) or [])
+    for limit in one.get("restrictions") or []:
+        if limit.get("type") == "Zone":
+            zones -= {str(zone) for zone in (limit.get("restrictionInfo") or {}).get("zones") or []}
         else:
-            barred = f"restricted: {word(limit.reason_code)}"
+            barred = f"restricted: {limit.get('reasonCode')}"
     return Sku(
-        name=str(one.name),
-        family=str(one.family or ""),
+        name=str(one["name"]),
+        family=str(one.get("family") or ""),
         vcpus=_number(able, "vCPUsAvailable") or _number(able, "vCPUs"),
-        zones=frozenset(str(zone) for zone in zones),
+        zones=frozenset(zones),
         barred=barred,
         arm64=able.get("CpuArchitectureType", "x64").lower() == "arm64",
-        generation=able.get("HyperVGenerations", "V1,V2"),
     )
 
 

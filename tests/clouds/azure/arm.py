@@ -23,6 +23,7 @@ from clouds.azure.subscription import Doc, Fault, Subscription, fresh_id
 
 TENANT = "00000000-0000-0000-0000-00000000aaaa"
 SECRET = "emulated"
+_BESIDE = re.compile(r"/providers/Microsoft\.(Storage|ManagedIdentity|Authorization/roleDefinitions)/", re.I)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,12 @@ class Cut(Exception):
 Handler = Callable[[Asked, re.Match[str]], Reply]
 
 
+def no_identities(asked: Asked) -> Reply | None:
+    """A subscription without any."""
+    listed = asked.method == "GET" and asked.path.endswith("/userAssignedIdentities")
+    return Reply(body={"value": []}) if listed else None
+
+
 class Arm:
     """Subscriptions, tokens, routes."""
 
@@ -75,6 +82,8 @@ class Arm:
         self.open: Callable[[str, str, dict[str, str]], Reply | None] = lambda method, path, query: None
         """Of paths that need no token."""
         self.before: Callable[[Subscription], None] = lambda sub: None
+        self.beside: Callable[[Asked], Reply | None] = no_identities
+        """Of types that this emulator does not have: stores and identities (``clouds/stores/blob``)."""
         self._tls = tls
         self._tokens: dict[str, tuple[str, str, float]] = {}
 
@@ -140,6 +149,9 @@ class Arm:
         return sub
 
     def _routed(self, asked: Asked, machine: str) -> Reply:
+        others = asked.principal == asked.sub.client and _BESIDE.search(asked.path)
+        if others and (reply := self.beside(asked)) is not None:
+            return reply
         for method, pattern, kind, handler in self.routes:
             match = pattern.fullmatch(asked.path)
             if match is None or method != asked.method:
