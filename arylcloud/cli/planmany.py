@@ -119,7 +119,7 @@ def _numbers(text: str, flag: str, example: str) -> dict[str, float]:
             raise UsageError(f"{flag}: {part!r} is not GPU=NUMBER", hint=f"{flag} {example}")
         gpu = gpus.resolve(name.strip())
         if gpu in found:
-            raise UsageError(f"{flag} gives {gpu} twice")
+            raise UsageError(f"{flag} gives {gpu} twice", hint="name each GPU once")
         try:
             found[gpu] = float(value.strip().removeprefix("$"))
         except ValueError as error:
@@ -137,7 +137,10 @@ def _counts(text: str) -> dict[str, int]:
     found = _numbers(text, "--capacity", "a100=32,v100=64")
     for gpu, value in found.items():
         if value != int(value) or value > MOST_GPUS:
-            raise UsageError(f"--capacity: {gpu}={value:g} is no number of GPUs")
+            raise UsageError(
+                f"--capacity: {gpu}={value:g} is no number of GPUs",
+                hint="a whole number from 0 to 10,000,000",
+            )
     return {gpu: int(value) for gpu, value in found.items()}
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import time
 import zlib
 from pathlib import Path
 from typing import Any
 
 from arylcloud.core.errors import IntegrityError, UsageError
-
-# unpacked; 100,000 jobs on 100 types of GPU are well below. A small .gz may hold far more than fits in memory
-MOST_BYTES = 256 << 20
 
 
 def solve_problem(path: Path, name: str | None, *, instance: str | None, seed: int, as_json: bool) -> None:
@@ -50,18 +45,11 @@ def solve_problem(path: Path, name: str | None, *, instance: str | None, seed: i
 
 def _read(path: Path) -> Any:
     """JSON value of the file, gzipped or not (its first bytes tell)."""
+    from arylcloud.core.bounded import read_bounded
     from arylcloud.core.codec import parse
 
     try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            with gzip.open(io.BytesIO(data)) as packed:
-                data = packed.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise UsageError(
-                f"{path}: holds more than {MOST_BYTES >> 20} MiB", hint="--problem takes one cluster's jobs"
-            )
-        return parse(data, what=str(path))
+        return parse(read_bounded(path), what=str(path))
     except FileNotFoundError as error:
         raise UsageError(
             f"{path}: no such file", hint="--problem takes a JSON file, gzipped or not"

@@ -52,7 +52,9 @@ def measure(
     start_s = units.parse_duration_s(start_within, what="--start-within")
     wanted = measuring.compiled(pattern)
     if batch is not None and not batch > 0:
-        raise UsageError(f"--batch {batch:g} is not a number > 0")
+        raise UsageError(
+            f"--batch {batch:g} is not a number > 0", hint="samples per step over all GPUs: --batch 64"
+        )
     if precision is not None:
         precision_class(precision, what="--precision")
     spec, secrets = load_job(job, Overrides(env=tuple(env or ())))

@@ -87,11 +87,11 @@ def simulate(
     from arylcloud.simulation.cluster.simulate import Settings
 
     if json_ and csv_:
-        raise UsageError("--json and --csv exclude each other")
+        raise UsageError("--json and --csv exclude each other", hint="--json: totals; --csv: a row per job")
     names = list(dict.fromkeys(name for text in policy for name in text.split(",") if name))
     chosen = [by_name(name) for name in names]
     if not chosen:
-        raise UsageError("--policy names none")
+        raise UsageError("--policy names none", hint="--policy max_min_fairness_perf")
     prices = _numbers(costs, "--costs", "v100=.74,p100=.43,k80=.135") if costs is not None else None
     cluster = fleet(_counts(capacity), prices)
     jobs, table = _jobs(trace, generate, throughputs, cluster, seed=seed, priorities=priorities, slos=slos)
@@ -157,22 +157,32 @@ def _jobs(
     from arylcloud.simulation.cluster.traces import read_trace
 
     if (trace is None) == (recipe is None):
-        raise UsageError("jobs come from --trace FILE or from --generate RECIPE: give one of them")
+        raise UsageError(
+            "jobs come from --trace FILE or from --generate RECIPE: give one of them",
+            hint="--trace jobs.trace, or --generate single:5.6",
+        )
     table = read_throughputs(throughputs) if throughputs is not None else None
     if recipe is not None:
         found = parse_recipe(recipe, seed=seed, priorities=priorities, slos=slos)
         if table is None:
-            raise UsageError("--generate draws job types: it needs --throughputs FILE")
+            raise UsageError(
+                "--generate draws job types: it needs --throughputs FILE",
+                hint="Gavel's JSON, or a CSV of job_type,scale_factor,worker_type,steps_per_s",
+            )
         return found, table
     if priorities or slos:
-        raise UsageError("--priorities and --slos are for --generate: a trace has its own")
+        raise UsageError(
+            "--priorities and --slos are for --generate: a trace has its own",
+            hint="leave them out, or --generate",
+        )
     assert trace is not None
     jobs = read_trace(trace)
     if table is None:
         typed = next((i for i, kind in enumerate(jobs.job_type) if kind), None)
         if typed is not None:
             raise UsageError(
-                f"{jobs.where(typed)}: a job of type {jobs.job_type[typed]!r} needs --throughputs FILE"
+                f"{jobs.where(typed)}: a job of type {jobs.job_type[typed]!r} needs --throughputs FILE",
+                hint="Gavel's JSON, or a CSV of job_type,scale_factor,worker_type,steps_per_s",
             )
         sizes = tuple(sorted(set(jobs.gpus.tolist())))
         table = uniform(cluster.worker_types, sizes)
@@ -190,7 +200,7 @@ def _numbers(text: str, flag: str, example: str) -> dict[str, float]:
         if not equals or not kind:
             raise UsageError(f"{flag}: {part!r} is not TYPE=NUMBER", hint=f"{flag} {example}")
         if kind in found:
-            raise UsageError(f"{flag} gives {kind} twice")
+            raise UsageError(f"{flag} gives {kind} twice", hint="name each type once")
         found[kind] = number(value.strip(), flag, kind)
     if not found:
         raise UsageError(f"{flag} is empty", hint=f"{flag} {example}")
@@ -203,7 +213,10 @@ def _counts(text: str) -> dict[str, int]:
     found = _numbers(text, "--capacity", "v100=36,p100=36,k80=36")
     for kind, value in found.items():
         if value != int(value) or value > 10_000_000:
-            raise UsageError(f"--capacity: {kind}={value:g} is no number of GPUs")
+            raise UsageError(
+                f"--capacity: {kind}={value:g} is no number of GPUs",
+                hint="a whole number from 0 to 10,000,000",
+            )
     return {kind: int(value) for kind, value in found.items()}
 
 

@@ -47,7 +47,7 @@ def read(path: Path, *, source: str | None = None) -> Profiles:
             )
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+        raise UsageError(f"{path} cannot be read: {error}", hint="a JSON or CSV file in UTF-8") from error
     said = source or f"imported from {path.name}"
     rows = _gavel_json(text, path) if path.suffix.lower() == ".json" else _csv(text, path)
     found: dict[str, dict[str, Any]] = {}
@@ -56,7 +56,10 @@ def read(path: Path, *, source: str | None = None) -> Profiles:
             raise UsageError(f"{path}: more than {MOST_ROWS:,} rates", hint="is it the right file?")
         profile = found.setdefault(name, {"name": name, "unit": unit, "measurements": []})
         if profile["unit"] != unit:
-            raise UsageError(f"{path}: {name} stands in {profile['unit']} and in {unit}")
+            raise UsageError(
+                f"{path}: {name} stands in {profile['unit']} and in {unit}",
+                hint="one unit per profile: give the other a name of its own",
+            )
         profile["measurements"].append({"source": said, **row})
     if not found:
         raise UsageError(f"{path}: no rates in it", hint="Gavel's throughputs as JSON, or CSV with a header")
@@ -71,17 +74,25 @@ def _gavel_json(text: str, path: Path) -> Iterator[_Row]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not valid JSON: {error}") from error
+        raise UsageError(
+            f"{path} is not valid JSON: {error}", hint="Gavel's throughputs; a table ends in .csv"
+        ) from error
     if not isinstance(document, dict):
-        raise UsageError(f"{path}: not Gavel's layout: an object of worker types at the top")
+        raise UsageError(
+            f"{path}: not Gavel's layout: an object of worker types at the top",
+            hint='{"v100": {"(\'JOB\', 1)": {"null": steps/s}}}',
+        )
     for worker, jobs in document.items():
         if not isinstance(jobs, dict):
-            raise UsageError(f"{path}: {worker}: not an object of jobs")
+            raise UsageError(
+                f"{path}: {worker}: not an object of jobs",
+                hint='{"v100": {"(\'JOB\', 1)": {"null": steps/s}}}',
+            )
         for key, rates in jobs.items():
             where = f"{path}: {worker}: {key}"
             job, count = _gavel_key(key, where)
             if not isinstance(rates, dict):
-                raise UsageError(f"{where}: not an object of rates")
+                raise UsageError(f"{where}: not an object of rates", hint='{"null": steps/s alone}')
             if "null" in rates:
                 row = _gavel_row(job, count, worker, rates["null"], where)
                 if row is not None:
@@ -92,16 +103,22 @@ def _gavel_key(key: str, where: str) -> tuple[str, int]:
     try:
         job, count = ast.literal_eval(key)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        raise UsageError(f"{where}: not a job as Gavel writes it: ('name', scale factor)") from error
+        raise UsageError(
+            f"{where}: not a job as Gavel writes it: ('name', scale factor)",
+            hint="\"('ResNet-50 (batch size 64)', 1)\": the job type and its number of GPUs",
+        ) from error
     if not isinstance(job, str) or not isinstance(count, int) or count < 1:
-        raise UsageError(f"{where}: not a job as Gavel writes it: ('name', scale factor)")
+        raise UsageError(
+            f"{where}: not a job as Gavel writes it: ('name', scale factor)",
+            hint="\"('ResNet-50 (batch size 64)', 1)\": the job type and its number of GPUs",
+        )
     return job, count
 
 
 def _gavel_row(job: str, count: int, worker: str, rate: Any, where: str) -> _Row | None:
     value = _number(rate, where)
     if value < 0:
-        raise UsageError(f"{where}: a rate of {value:g}")
+        raise UsageError(f"{where}: a rate of {value:g}", hint="steps/s, 0 where the job did not run")
     apart = worker.endswith(_APART)
     if value == 0 or (apart and count == 1):  # not run; one GPU is one GPU
         return None
@@ -143,10 +160,14 @@ def _rows(reader: csv.DictReader[str], path: Path) -> Iterator[tuple[str, Mappin
         for row in reader:
             where = f"{path}, line {reader.line_num}"
             if None in row or None in row.values():
-                raise UsageError(f"{where}: not as many fields as the header has")
+                raise UsageError(
+                    f"{where}: not as many fields as the header has", hint="quote fields that contain commas"
+                )
             yield where, row
     except csv.Error as error:
-        raise UsageError(f"{path}, line {reader.line_num}: {error}") from error
+        raise UsageError(
+            f"{path}, line {reader.line_num}: {error}", hint="a table with a header and a row per rate"
+        ) from error
 
 
 def _gavel_csv(reader: csv.DictReader[str], path: Path) -> Iterator[_Row]:
@@ -156,7 +177,10 @@ def _gavel_csv(reader: csv.DictReader[str], path: Path) -> Iterator[_Row]:
             worker += _APART
         count = _number(row["scale_factor"], f"{where}: scale_factor")
         if count < 1 or count != int(count):
-            raise UsageError(f"{where}: scale_factor: {row['scale_factor']} is no number of GPUs")
+            raise UsageError(
+                f"{where}: scale_factor: {row['scale_factor']} is no number of GPUs",
+                hint="a whole number from 1",
+            )
         found = _gavel_row(row["job_type"], int(count), worker, row["steps_per_s"], where)
         if found is not None:
             yield found
@@ -167,7 +191,7 @@ def _own_csv(reader: csv.DictReader[str], path: Path) -> Iterator[_Row]:
         cells = {k: v.strip() for k, v in row.items() if v.strip()}
         missing = next((k for k in _OWN if k not in cells), None)
         if missing is not None:
-            raise UsageError(f"{where}: {missing} is empty")
+            raise UsageError(f"{where}: {missing} is empty", hint="every row gives every needed column")
         name, unit = cells.pop("name"), cells.pop("unit")
         row_: dict[str, Any] = dict(cells)
         for k in _NUMBERS:
@@ -186,7 +210,7 @@ def _number(value: Any, where: str) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if isinstance(value, bool) or not math.isfinite(number):
-        raise UsageError(f"{where}: {value!r} is no number")
+        raise UsageError(f"{where}: {value!r} is no number", hint="a number, as 12.5")
     return number
 
 

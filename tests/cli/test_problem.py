@@ -130,7 +130,7 @@ def test_what_is_refused(two: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_a_small_file_that_unpacks_to_far_too_much(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arylcloud.cli.problem.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("arylcloud.core.bounded.MOST_BYTES", 1 << 20)
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(json.dumps(TWO).encode() + b" " * (1 << 20)))
     error = refused(capsys, "--problem", path, "--policy", "fifo")

@@ -86,10 +86,11 @@ def simulate(
     InfeasibleError where the policy leaves jobs waiting for ever.
     """
     if not 0 < settings.round_s < np.inf:
-        raise UsageError(f"a round of {settings.round_s:g} s")
+        raise UsageError(f"a round of {settings.round_s:g} s", hint="--round-s 360")
     if not 0 <= settings.restart_s < settings.round_s:
         raise UsageError(
-            f"a restart of {settings.restart_s:g} s leaves nothing of a round of {settings.round_s:g} s"
+            f"a restart of {settings.restart_s:g} s leaves nothing of a round of {settings.round_s:g} s",
+            hint="--round-s 360",
         )
     feed = Feed(source, workers, settings.round_s, window)
     roster = Roster(round_s=settings.round_s, workers=workers)

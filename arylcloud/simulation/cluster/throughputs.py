@@ -13,18 +13,19 @@ be compressed (``.gz``).
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import json
 import math
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from arylcloud.core.bounded import read_bounded
 from arylcloud.core.errors import UsageError
 from arylcloud.planner.cluster import F, I
 
@@ -116,7 +117,10 @@ class Throughputs:
             j, ia, ib = types.get(kind), self.index.get((a, gpus)), self.index.get((b, gpus))
             if j is None or ia is None or ib is None:
                 missing = kind if j is None else a if ia is None else b
-                raise UsageError(f"{where}: {missing!r} is not in {self.source}")
+                raise UsageError(
+                    f"{where}: {missing!r} is not in {self.source}",
+                    hint="both jobs of a pair need a rate alone, too",
+                )
             rate[ia, ib, j], rate[ib, ia, j] = rate_a, rate_b
         return rate
 
@@ -137,14 +141,14 @@ def uniform(worker_types: tuple[str, ...], sizes: tuple[int, ...]) -> Throughput
     )
 
 
-def open_text(path: Path) -> Any:
-    """The file as text, decompressed if its name says so. UsageError if it cannot be read."""
+def open_text(path: Path) -> io.TextIOWrapper:
+    """The file as text, unpacked where it is gzip. UsageError if it cannot be read, or is far too large."""
     try:
-        if path.suffix == ".gz":
-            return gzip.open(path, "rt", encoding="utf-8", newline="")
-        return path.open(encoding="utf-8", newline="")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+        data = read_bounded(path)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read {path}: {reason}", hint="name a text file, gzipped or not") from error
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
 
 
 def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -159,8 +163,10 @@ def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str
                 )
             for row in reader:
                 yield reader.line_num, row
-        except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, csv.Error) as error:
-            raise UsageError(f"{path} is not a CSV file: {error}") from error
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise UsageError(
+                f"{path} is not a CSV file: {error}", hint="a table in UTF-8 with a header, gzipped or not"
+            ) from error
 
 
 MOST = 1e12
@@ -174,14 +180,17 @@ def number(text: str | None, where: str, name: str, *, least: float = 0.0) -> fl
     except ValueError:
         value = math.nan
     if not least <= value <= MOST:
-        raise UsageError(f"{where}: {name} is {text!r}, not a number from {least:g} to {MOST:g}")
+        raise UsageError(
+            f"{where}: {name} is {text!r}, not a number from {least:g} to {MOST:g}",
+            hint="a plain number, as 12.5",
+        )
     return value
 
 
 def whole(text: str | None, where: str, name: str, *, least: int = 0) -> int:
     value = number(text, where, name, least=least)
     if value != int(value):
-        raise UsageError(f"{where}: {name} is {text!r}, not a whole number")
+        raise UsageError(f"{where}: {name} is {text!r}, not a whole number", hint="a whole number, as 12")
     return int(value)
 
 
@@ -231,8 +240,10 @@ def _from_json(path: Path) -> Throughputs:
     with open_text(path) as stream:
         try:
             document = json.load(stream)
-        except (ValueError, UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-            raise UsageError(f"{path} is not a JSON file: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise UsageError(
+                f"{path} is not a JSON file: {error}", hint="Gavel's throughputs as JSON in UTF-8, or a .csv"
+            ) from error
     if not isinstance(document, Mapping) or not all(isinstance(v, Mapping) for v in document.values()):
         raise UsageError(f"{path}: not Gavel's layout", hint='{"v100": {"(\'JOB\', 1)": {"null": steps/s}}}')
     kept = {k: v for k, v in document.items() if not k.endswith("_unconsolidated")}
@@ -241,7 +252,7 @@ def _from_json(path: Path) -> Throughputs:
         for key, entry in jobs.items():
             where = f"{path}: {kind}: {key}"
             if not isinstance(entry, Mapping) or "null" not in entry:
-                raise UsageError(f'{where}: no rate alone (key "null")')
+                raise UsageError(f'{where}: no rate alone (key "null")', hint='{"null": steps/s}')
             rates.setdefault(_key(key, where), {})[kind] = number(str(entry["null"]), where, "null")
 
     def pairs() -> Iterator[tuple[str, str, str, int, float, float, str]]:
@@ -254,7 +265,10 @@ def _from_json(path: Path) -> Throughputs:
                     where = f"{path}: {kind}: {key}: {other}"
                     b, _ = _key(other, where)
                     if not isinstance(value, list) or len(value) != 2:
-                        raise UsageError(f"{where}: not [own rate, other's rate]")
+                        raise UsageError(
+                            f"{where}: not [own rate, other's rate]",
+                            hint="two rates in steps/s, as [4.1, 3.9]",
+                        )
                     own, others = (number(str(v), where, "rate") for v in value)
                     yield kind, a, b, gpus, own, others, where
 
@@ -264,7 +278,10 @@ def _from_json(path: Path) -> Throughputs:
 def _key(text: str, where: str) -> tuple[str, int]:
     found = _KEY.fullmatch(text)
     if found is None:
-        raise UsageError(f"{where}: {text!r} is not a key like \"('ResNet-50 (batch size 64)', 1)\"")
+        raise UsageError(
+            f"{where}: {text!r} is not a key like \"('ResNet-50 (batch size 64)', 1)\"",
+            hint="the job type and its number of GPUs",
+        )
     return found[1], int(found[2])
 
 
@@ -274,7 +291,9 @@ def _table(
     pairs: Callable[[], Iterator[tuple[str, str, str, int, float, float, str]]] | None,
 ) -> Throughputs:
     if not rates:
-        raise UsageError(f"{path}: no throughput in it")
+        raise UsageError(
+            f"{path}: no throughput in it", hint="a row for each job type, number of GPUs and worker type"
+        )
     types = tuple(sorted({kind for row in rates.values() for kind in row}))
     classes = tuple(sorted(rates))
     isolated = np.array([[rates[key].get(kind, 0.0) for kind in types] for key in classes])

@@ -25,7 +25,7 @@ def read_trace(path: Path) -> Jobs:
     """Jobs in order of arrival (file order where equal). UsageError with the line for bad input."""
     jobs = _csv(path) if ".csv" in path.suffixes else _gavel(path)
     if not len(jobs):
-        raise UsageError(f"{path}: no job in it")
+        raise UsageError(f"{path}: no job in it", hint="a line per job")
     return jobs
 
 
@@ -50,7 +50,10 @@ def _gavel(path: Path) -> Jobs:
                         hint="a Gavel trace has ten (or, the older layout, seven); a jobs CSV ends in .csv",
                     )
                 if not cells[0]:
-                    raise UsageError(f"{where}: no job type")
+                    raise UsageError(
+                        f"{where}: no job type",
+                        hint="the first column names a job type of the throughput table",
+                    )
                 factor = number(slo, where, "SLO", least=-1.0)
                 rows.append(
                     (
@@ -63,8 +66,10 @@ def _gavel(path: Path) -> Jobs:
                 )
                 types.append(cells[0])
                 lines.append(line)
-        except (UnicodeDecodeError, OSError, EOFError) as error:
-            raise UsageError(f"{path} is not a text file: {error}") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(
+                f"{path} is not a text file: {error}", hint="a trace is text in UTF-8, gzipped or not"
+            ) from error
     table = np.array(rows, dtype=np.float64).reshape(-1, 5)
     order = np.argsort(table[:, 4], kind="stable")
     table = table[order]
@@ -120,5 +125,5 @@ def _csv(path: Path) -> Jobs:
 def _positive(text: str | None, where: str, name: str) -> float:
     value = number(text, where, name)
     if value <= 0:
-        raise UsageError(f"{where}: {name} is {text!r}, not more than 0")
+        raise UsageError(f"{where}: {name} is {text!r}, not more than 0", hint="a number above 0")
     return value

@@ -95,7 +95,8 @@ def bind(jobs: Jobs, table: Throughputs, worker_types: tuple[str, ...], *, share
         kind = table.worker_types[reference]
         raise UsageError(
             f"{jobs.where(int(bad[0]))}: a deadline is a multiple of the run time on {kind}, "
-            "where this job cannot run"
+            "where this job cannot run",
+            hint="leave the deadline (SLO -1) out, or give the table a rate there",
         )
     return Workload(
         worker_types=worker_types,

@@ -100,10 +100,25 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a text file"):
         read_trace(tmp_path / "x.trace")
     (tmp_path / "x.csv.gz").write_bytes(b"no gzip")
-    with pytest.raises(UsageError, match="not a CSV file"):
+    with pytest.raises(UsageError, match="no column job_id"):
         read_trace(tmp_path / "x.csv.gz")
+    (tmp_path / "y.csv.gz").write_bytes(gzip.compress(b"job_id,submit_s,duration_s,num_gpus\n")[:-4])
+    with pytest.raises(UsageError, match="cannot read"):
+        read_trace(tmp_path / "y.csv.gz")
     with pytest.raises(UsageError, match="cannot read"):
         read_throughputs(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["bomb.trace.gz", "bomb.csv.gz"])
+def test_a_small_file_that_unpacks_to_far_too_much(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arylcloud.core.bounded.MOST_BYTES", 1 << 20)
+    (tmp_path / name).write_bytes(gzip.compress(b"\n" * (2 << 20)))
+    for read in (read_trace, read_throughputs):
+        with pytest.raises(UsageError, match="more than 1 MiB") as error:
+            read(tmp_path / name)
+        assert error.value.hint
 
 
 def test_jobs_csv(tmp_path: Path, table: Throughputs) -> None:
