@@ -1,6 +1,6 @@
 """AFS-L: one step at a time to the job for which it shortens the mean completion time most.
 
-For each free GPU a tournament (NSDI 2021, §4.2): of two jobs without a share the one with less remaining
+For each free GPU a tournament (NSDI 2021): of two jobs without a share the one with less remaining
 work in its smallest configuration wins; else, a = who would finish first with the present shares, b = the
 other, with p the rate now and p' the rate one step up: b wins iff ``(p_b' − p_b)/p_b' > (p_a' − p_a)/p_a``.
 A job without a share has p = 0, so that it finishes last and wins where the first gains less than it.

@@ -1,6 +1,6 @@
 """ElasticFlow: admit only whose deadline can be kept; give each the smallest share that keeps it; then grow.
 
-*Minimum satisfactory share* (ASPLOS 2023, §4.1–4.2, from memory of the paper): in order of deadline, the
+*Minimum satisfactory share* (ASPLOS 2023, from memory of the paper): in order of deadline, the
 smallest number of GPUs with which the job, running in what earlier deadlines leave free over time, ends
 before its own. A job for which no share does is refused: it breaks no promise to those admitted. GPUs that
 are free now go, one step at a time, to the job whose rate grows most per GPU, relative to what it has; then

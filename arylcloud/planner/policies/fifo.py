@@ -15,7 +15,7 @@ GAIN = 1.5
 
 
 def fifo(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
-    """Gavel (OSDI 2020) §4.2, agnostic: a uniformly random type among those with ``s_i`` free workers.
+    """Gavel (OSDI 2020), agnostic: a uniformly random type among those with ``s_i`` free workers.
 
     Jobs that were placed stay where they are, as long as their workers are there; the head of the queue
     inherits the slot of a job that has ended. The published code draws the type and then uses another (the
@@ -55,7 +55,7 @@ def fifo(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
 
 
 def fifo_perf(problem: ClusterProblem, _rng: np.random.Generator) -> Allocation:
-    """Gavel (OSDI 2020) §4.2, aware: the type with the highest ``T_ij`` among those with ``s_i`` free
+    """Gavel (OSDI 2020), aware: the type with the highest ``T_ij`` among those with ``s_i`` free
     workers (equal ones: the first by name). From scratch at each call: jobs may move to a faster type.
 
     Returns 0/1 shares, shape (n, m).
@@ -65,7 +65,7 @@ def fifo_perf(problem: ClusterProblem, _rng: np.random.Generator) -> Allocation:
 
 
 def fifo_packed(problem: ClusterProblem, _rng: np.random.Generator) -> Allocation:
-    """``fifo_perf``, then the queue's heads join jobs that run: Gavel (OSDI 2020) §4.2 with §3.1.
+    """``fifo_perf``, then the queue's heads join jobs that run: Gavel (OSDI 2020).
 
     A head ``b`` joins the placed, unpaired job ``a`` (on its type j, ``s_a = s_b``) with the largest
     ``T_ab,j/T_aj + T_ba,j/T_bj``, which must exceed :data:`GAIN`; the first head that finds no such job

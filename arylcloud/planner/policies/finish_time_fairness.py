@@ -11,7 +11,7 @@ With σ = 1/ρ: ``rate_i ≥ (N_i/D_i)·σ / (1 − (t_i/D_i)·σ)``, convex in 
 of the form of :mod:`arylcloud.planner.kernels.jobform`, solved in one go.
 
 ``agnostic`` takes each job's rate on the reference type (Gavel: the V100) for its rate everywhere. Weights do
-not enter. References: Narayanan et al., Gavel, OSDI 2020, §4.2; Mahajan et al., Themis, NSDI 2020.
+not enter. References: Narayanan et al., Gavel, OSDI 2020; Mahajan et al., Themis, NSDI 2020.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from arylcloud.planner.cluster import Allocation, ClusterProblem, isolated_share
 
 
 def isolated(problem: ClusterProblem, _rng: np.random.Generator) -> Allocation:
-    """Gavel (OSDI 2020) §4.1, the yardstick of sharing incentive and of finish-time fairness.
+    """Gavel (OSDI 2020), the yardstick of sharing incentive and of finish-time fairness.
 
     ``x_ij = (W_j / (n·s_i)) / max(1, Σ_k W_k / (n·s_i))``, shape (n, m), fractions of time.
     """

@@ -8,7 +8,7 @@ of 8 GPUs holds an eighth of the time of a job of one: equal GPU-time.
 
 ``agnostic`` sets T = 1 wherever a job runs, and p = 1. Jobs that get nothing out of any type that there is
 are left out.
-Reference: Narayanan et al., Gavel, OSDI 2020, §4.1.
+Reference: Narayanan et al., Gavel, OSDI 2020.
 """
 
 from __future__ import annotations

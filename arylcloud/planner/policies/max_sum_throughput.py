@@ -8,7 +8,7 @@ Published throughput per dollar does not minimise dollars: every term is positiv
 deadline needs is handed out all the same, on dear types too. :mod:`arylcloud.planner.policies.min_cost` does.
 
 Deadlines that cannot all be kept are all dropped, and the allocation says ``fallback`` (Gavel's rule);
-:func:`per_dollar_slo_strict` refuses instead. Reference: Narayanan et al., Gavel, OSDI 2020, §4.2.
+:func:`per_dollar_slo_strict` refuses instead. Reference: Narayanan et al., Gavel, OSDI 2020.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ so that rounds have slack for the job that must not wait: without, whole GPUs an
 the makespan. Where every job all the time on its fastest type fits, that is the answer.
 
 ``agnostic`` takes each job's rate on the reference type for its rate everywhere; Gavel's reference type is
-the V100. Reference: Narayanan et al., Gavel, OSDI 2020, §4.2.
+the V100. Reference: Narayanan et al., Gavel, OSDI 2020.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Starts in ascending order of need (GPU-seconds of what is left, in the configuration that takes fewest);
 then, again and again, the job with the largest ``(remaining_s(w) − remaining_s(w'))/(gpus' − gpus)`` takes
-its next step, until none gains or fits (EuroSys 2018, §4.1, with GPUs in place of workers and parameter
+its next step, until none gains or fits (EuroSys 2018, with GPUs in place of workers and parameter
 servers; one type there, see :mod:`increments`). A job that runs is started again on the type it holds.
 """
 

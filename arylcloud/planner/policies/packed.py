@@ -2,7 +2,7 @@
 
 A pair of jobs on the same GPUs holds them once; each member runs at its rate beside the other
 (:class:`~arylcloud.planner.cluster.Sharing`). Pairs of one type and of equally many GPUs only, never three.
-A problem without ``sharing`` is solved without pairs. Reference: Narayanan et al., Gavel, OSDI 2020, §3.1.
+A problem without ``sharing`` is solved without pairs. Reference: Narayanan et al., Gavel, OSDI 2020.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 rate_i steps/s alone and in pairs, s_i GPUs, w_i weight, T_ij steps/s alone, W_j workers. Objective as in
 :mod:`~arylcloud.planner.policies.max_min_fairness`: 1 = a slice of every type in proportion to the cluster.
 Exact by classes of jobs: :mod:`arylcloud.planner.kernels.classes`.
-Reference: Narayanan et al., Gavel, OSDI 2020, §4.1 and §3.1.
+Reference: Narayanan et al., Gavel, OSDI 2020.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Everything but rate_i, which now counts pairs too, as in
 :mod:`~arylcloud.planner.policies.finish_time_fairness`; with σ = 1/ρ the demand
 ``(N_i/D_i)·σ/(1 − (t_i/D_i)·σ)`` is convex. Weights do not enter. Exact by classes of jobs:
 :mod:`arylcloud.planner.kernels.classes`.
-Reference: Narayanan et al., Gavel, OSDI 2020, §4.2 and §3.1; Mahajan et al., Themis, NSDI 2020.
+Reference: Narayanan et al., Gavel, OSDI 2020; Mahajan et al., Themis, NSDI 2020.
 """
 
 from __future__ import annotations

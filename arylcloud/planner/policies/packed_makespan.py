@@ -3,7 +3,7 @@
     min T   s.t.  rate_i(x) ≥ N_i / T   for every job        N_i steps left, rate_i alone and in pairs
 
 One program, ``max θ = 1/T``; exact by classes of jobs: :mod:`arylcloud.planner.kernels.classes`.
-Reference: Narayanan et al., Gavel, OSDI 2020, §4.2 and §3.1 (there by bisection to 5 %).
+Reference: Narayanan et al., Gavel, OSDI 2020 (there by bisection to 5 %).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ c_j USD per GPU-hour (each job's own, where they differ), N_i steps left, D_i se
 pair each member's steps/s count, at its own price, and the GPUs are held once. Deadlines that cannot all be
 kept are all dropped, and the allocation says ``fallback``. Exact by classes of jobs:
 :mod:`arylcloud.planner.kernels.classes`.
-Reference: Narayanan et al., Gavel, OSDI 2020, §4.2 and §3.1.
+Reference: Narayanan et al., Gavel, OSDI 2020.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pollux's allocation as a baseline: the largest sum of goodput speed-ups, ``max Σ_ij x_ij·SPEEDUP_ij``.
 
 ``SPEEDUP_ij = goodput_ij / goodput of the job's smallest configuration on that type`` × 0.9 where the job
-would have to change its configuration (AdaptDL's ``restart_penalty`` of 0.1). Pollux (OSDI 2021, §4.2) knows
+would have to change its configuration (AdaptDL's ``restart_penalty`` of 0.1). Pollux (OSDI 2021) knows
 one type of GPU, so its speed-up is blind to what type it is measured on; so is ours.
 
 Departures: the paper searches by a genetic algorithm (100 generations of 100); the sum is separable, so we

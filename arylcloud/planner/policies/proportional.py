@@ -8,7 +8,7 @@ from arylcloud.planner.cluster import Allocation, ClusterProblem
 
 
 def proportional(problem: ClusterProblem, _rng: np.random.Generator) -> Allocation:
-    """Gavel (OSDI 2020) §4.1: ``x_ij = W_j / Σ_k W_k`` for every job, shape (n, m), fractions of time.
+    """Gavel (OSDI 2020): ``x_ij = W_j / Σ_k W_k`` for every job, shape (n, m), fractions of time.
 
     Capacity is not looked at: as soon as ``Σ s_i > Σ W_j`` the shares are more than there is. It says how
     fast a job would be if its time were spread over the cluster's mix, and nothing else.

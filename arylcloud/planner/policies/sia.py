@@ -1,6 +1,6 @@
 """Sia: every round, for every job one configuration (type × GPUs × nodes) or none, by an integer programme.
 
-``max Σ_ij x_ij·(λ − (r_ij·G_ij)^p)``, p = −0.5, λ = 1.1 (SOSP 2023, §3.4; for p < 0 the paper's objective
+``max Σ_ij x_ij·(λ − (r_ij·G_ij)^p)``, p = −0.5, λ = 1.1 (SOSP 2023; for p < 0 the paper's objective
 ``Σ x_ij·(r_ij·G_ij)^p + λ(1 − Σ_j x_ij)`` is minimised: the same programme).
 
 * ``G_ij``: goodput of job i in configuration j, each row divided by its smallest value and multiplied by the
@@ -8,7 +8,7 @@
 * ``r_i = (T_i − N_i·S_i)/(T_i + S_i)`` for every configuration but the one held: age T_i, restarts N_i,
   seconds of a restart S_i. A job that has been moved much is moved less.
 * A job that runs may at most double its GPUs; one that waits starts with its smallest configuration of a
-  type ("starts at one GPU", §3.3).
+  type ("starts at one GPU").
 
 References: Jayaram Subramanya et al., SOSP 2023. Departures: the weight of a job multiplies its utility (the
 paper has none); the programme is solved to proven optimality (the paper stops at the solver's default gap).

@@ -8,7 +8,7 @@ from arylcloud.planner.cluster import Allocation, ClusterProblem
 
 
 def sjf(problem: ClusterProblem, _rng: np.random.Generator) -> Allocation:
-    """Gavel (OSDI 2020) §4.2: ``min_X min_i N_i / rate_i(X)``, the shortest job as short as it can be.
+    """Gavel (OSDI 2020): ``min_X min_i N_i / rate_i(X)``, the shortest job as short as it can be.
 
     The paper stops at that one job, and the published code has no such policy. Ours goes on: all (job,
     type) by remaining time ``N_i / T_ij`` in seconds, and each is taken whole if the job has no place yet

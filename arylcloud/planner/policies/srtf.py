@@ -9,7 +9,7 @@ from arylcloud.planner.policies.inorder import fastest_free, full_speed
 
 
 def srtf(problem: ClusterProblem, _rng: np.random.Generator) -> Allocation:
-    """Tiresias (NSDI 2019) §3.1, the two-dimensional SRTF that knows durations (its upper bound).
+    """Tiresias (NSDI 2019), the two-dimensional SRTF that knows durations (its upper bound).
 
     Jobs by ``s_i · min_j N_i / T_ij`` (GPU-seconds on the fastest type that has room for the job at all),
     each on the type with the highest ``T_ij`` among those with ``s_i`` free workers; who fits nowhere is

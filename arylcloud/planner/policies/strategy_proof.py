@@ -11,7 +11,7 @@ is thrown away, 1 − f_i of it. Weights do not move a product's maximum; they e
 Jobs of one row of throughputs and one number of GPUs share one leave-one-out program:
 :mod:`arylcloud.planner.kernels.product`. Objective: the geometric mean of ρ(x*), before discounts, as Gavel
 states it. ``agnostic`` sets T = 1 wherever a job runs, and p = 1.
-References: Narayanan et al., Gavel, OSDI 2020, §4.4; Cole, Gkatzelis & Goel, EC 2013 (partial allocation).
+References: Narayanan et al., Gavel, OSDI 2020; Cole, Gkatzelis & Goel, EC 2013 (partial allocation).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ over for ever. t_i, C_i, q_i as in :mod:`arylcloud.planner.policies.finish_time_
 wish as one convex program in fractions. Themis offers the free GPUs to the worst fifth first and lets them
 bid; the payments keep bids honest and do not concern a scheduler that measures throughput itself. Here all
 stand in one order, worst first, each on its fastest free type: that is max-min on ρ with whole GPUs.
-Reference: Mahajan et al., NSDI 2020, §3-4.
+Reference: Mahajan et al., NSDI 2020.
 """
 
 from __future__ import annotations

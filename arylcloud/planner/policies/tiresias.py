@@ -1,6 +1,6 @@
 """Tiresias-L: two queues by attained service, first in first out within each, gangs, preemptive.
 
-A job is demoted to the second queue once it has received 16 GPU-hours (57,600 GPU-s; NSDI 2019, §3.2, and
+A job is demoted to the second queue once it has received 16 GPU-hours (57,600 GPU-s; NSDI 2019, and
 the setting of its evaluation); jobs are served in order of queue, then of arrival, each in its
 smallest configuration, on the type on which that is fastest per GPU of those with room. No promotion: the
 paper's is optional, against starvation.

@@ -12,7 +12,7 @@ job that still rises. What a stopped job would have had goes to the others of it
 ``agnostic`` sets T = 1 wherever a job runs, and p = 1; ``packed`` counts pairs that share GPUs. Programs
 only, no integers; exact by :mod:`arylcloud.planner.kernels.rising`. Objective: the sorted vector of ρ of the
 jobs that can run.
-Reference: Narayanan et al., Gavel, OSDI 2020, §4.3.
+Reference: Narayanan et al., Gavel, OSDI 2020.
 """
 
 from __future__ import annotations
