@@ -1,0 +1,1 @@
+"""Aryl: training that borrows idle inference servers; its two phases, its placement, its reclaims."""

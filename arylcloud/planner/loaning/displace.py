@@ -1,0 +1,43 @@
+"""Who gives way to a waiting job that is nearly done: preemptive shortest-remaining-time, sparingly.
+
+A job may take the place of one running job of at least as many GPUs whose remaining time is more than
+``TIMES`` its own and ``MARGIN_S`` longer: then the exchange shortens the sum of completion times although
+the other has to save, wait and start again. The smallest sufficient size is looked at first, of one size the
+job that ends last.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+TIMES = 2.0
+MARGIN_S = 1800.0
+
+
+class Running:
+    """The running jobs of one pool by GPUs, the latest to finish first. Entries grow stale; who asks says
+    which are still true.
+
+    >>> jobs = Running()
+    >>> jobs.add(1, 8, 9000.0, 1); jobs.add(2, 8, 50.0, 1)
+    >>> jobs.victim(4, 600.0, 0.0, lambda job, version: True)
+    1
+    """
+
+    def __init__(self) -> None:
+        self._by_gpus: dict[int, list[tuple[float, int, int]]] = {}
+
+    def add(self, job: int, gpus: int, ends_s: float, version: int) -> None:
+        heapq.heappush(self._by_gpus.setdefault(gpus, []), (-ends_s, job, version))
+
+    def victim(self, gpus: int, left_s: float, now_s: float, true: Callable[[int, int], bool]) -> int | None:
+        """The job that gives way to one of ``gpus`` GPUs with ``left_s`` to go; None = nobody."""
+        least = now_s + max(TIMES * left_s, left_s + MARGIN_S)
+        for size in sorted(self._by_gpus):
+            heap = self._by_gpus[size]
+            while heap and not true(heap[0][1], heap[0][2]):
+                heapq.heappop(heap)
+            if size >= gpus and heap and -heap[0][0] > least:
+                return heap[0][1]
+        return None

@@ -1,0 +1,1 @@
+"""A training and an inference cluster, simulated by events: loans, elastic jobs, reclaims."""
