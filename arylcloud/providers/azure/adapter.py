@@ -101,6 +101,7 @@ class AzureProvider:
             billing=Billing(minimum_s=60.0),
             market_clock=MarketClock(origin_s=0.0, scale=1.0),
             boot_s=240.0,
+            list_every_s=5.0,
             metadata=metadata,
             machine_env={"ARYL_POWEROFF": ends},
         )
@@ -192,14 +193,20 @@ class AzureProvider:
             return
         group, name = where
         self._sightings.saw(machine)
+        going = machine.state is MachineState.STOPPING and self._is_going(group, name)
         self._making.end(group, name)
-        self._sightings.asked_end(machine.instance_id)
+        if not going:  # else it is somebody else's doing: Azure's, or its own
+            self._sightings.asked_end(machine.instance_id)
         try:
             self._roles.take(self._vm_id(group, name))
         except ArylError as error:  # with the machine gone it gives nobody anything
             log.info("the role of %s is left: %s", name, error.message)
 
     # ------------------------------------------------------------ parts
+
+    def _is_going(self, group: str, name: str) -> bool:
+        vm = self._making.look(group, name)
+        return vm is None or tags.word(vm.properties.provisioning_state) == "Deleting"
 
     def _vm_id(self, group: str, name: str) -> str:
         return f"{self._arm.scope}/resourceGroups/{group}/providers/Microsoft.Compute/virtualMachines/{name}"

@@ -18,7 +18,7 @@ from providers.contract import gone, of, wait_for
 
 from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError, UsageError
 from arylcloud.core.offer import Market
-from arylcloud.core.ports import EndCause, MachineState, Resource, Verdict
+from arylcloud.core.ports import EndCause, Machine, MachineState, Resource, Verdict
 from arylcloud.providers.azure import adapter as module
 from arylcloud.providers.azure import checks, infrastructure, permissions, tags
 from arylcloud.providers.azure.adapter import AzureProvider
@@ -58,6 +58,24 @@ def test_an_eviction(azure: AzureEmulator, sub: Subscription, connected: Connect
     ending_s = sub.vm(machine.instance_id).ending_s
     assert end.ended_s == pytest.approx(ending_s, abs=1e-5 if not log_lag_s else 5.0)
     assert of(connected(), machine.instance_id, JOURNAL) == end  # another process knows it, too
+
+
+def test_an_end_that_is_under_way_is_not_ours(
+    azure: AzureEmulator, sub: Subscription, connected: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launcher that sees it go, and asks for its end as well, has not ended it."""
+    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.0)
+    sub.log_lag_s, sub.end_s = 600.0, 0.5
+    adapter = connected()
+    machine = adapter.create(spec(offer()))
+    azure.evict(sub, machine.instance_id, notice_s=0.0)
+
+    def going() -> Machine | None:
+        seen = of(adapter, machine.instance_id, JOURNAL)
+        return seen if seen is not None and seen.state is MachineState.STOPPING else None
+
+    adapter.terminate(wait_for(going, "STOPPING"))
+    assert gone(adapter, machine).end_cause is EndCause.INTERRUPTED
 
 
 def test_an_end_while_nobody_looked(azure: AzureEmulator, sub: Subscription, connected: Connect) -> None:
