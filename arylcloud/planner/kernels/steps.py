@@ -92,9 +92,9 @@ def by_units(value: F, held: I, bonus: F, capacity: int, gap: float = 0.0) -> Un
     change. Exact but for the one group at whose bonus the capacity ends; where that leaves a wider ``gap`` to
     the bound, as a share, single steps of others are tried instead.
 
-    >>> found = by_units(np.array([[0.0, 4, 6, 7], [0, 4, 6, 7]]), np.array([0, 3]), np.array([0.0, 4]), 3)
-    >>> found.units, found.value  # the second keeps three: 7 + 4; else 6 + 4
-    (array([0, 3]), 11.0)
+    >>> found = by_units(np.array([[0.0, 4, 6, 7], [0, 4, 6, 7]]), np.array([0, 3]), np.array([0.0, 4]), 4)
+    >>> found.units, found.value  # the second keeps three: 7 + 4
+    (array([1, 3]), 15.0)
     """
     groups, width = value.shape
     rows, at = np.arange(groups), np.arange(width)
