@@ -51,6 +51,7 @@ class ArylError(Exception):
         cause_id: str | None = None,
         scope: Scope | None = None,
         elsewhere: tuple[str, ...] = (),
+        in_use: bool = False,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -63,6 +64,8 @@ class ArylError(Exception):
         QuotaError, the account of an AccessError."""
         self.elsewhere = elsewhere
         """Zones of the region that the cloud itself names as having what was asked for."""
+        self.in_use = in_use
+        """Of a quota: large enough, but other machines have it at present."""
 
 
 class UsageError(ArylError):

@@ -230,6 +230,7 @@ class Executor:
             self.timing,
             scope=error.scope,
             elsewhere=error.elsewhere,
+            in_use=error.in_use,
             before=state.bars,
         )
         return state if bar is None else self.note(state, bar, strict=False)

@@ -84,13 +84,14 @@ def bar_for(
     *,
     scope: Scope | None = None,
     elsewhere: tuple[str, ...] = (),
+    in_use: bool = False,
     before: Iterable[OfferBarred] = (),
 ) -> OfferBarred | None:
     """What an error of ``kind`` (ArylError.kind) on creating ``offer`` bars, and for how long.
 
-    ``scope``, ``elsewhere``: as the error says; ``before``: bars so far, for one that comes again lasts
-    longer. None for what is the same everywhere (:data:`DETERMINISTIC`, but for an account of which nothing
-    can be had: another cloud may do) or says nothing about the offer.
+    ``scope``, ``elsewhere``, ``in_use``: as the error says; ``before``: bars so far, for one that comes again
+    lasts longer. None for what is the same everywhere (:data:`DETERMINISTIC`, but for an account of which
+    nothing can be had: another cloud may do) or says nothing about the offer.
     """
     if (kind in DETERMINISTIC and kind != "access") or kind == "store":
         return None
@@ -112,7 +113,7 @@ def bar_for(
     if elsewhere:
         why += f"; its cloud names {', '.join(elsewhere)}"
     base_s = timing.capacity_bar_market_s
-    if kind == "quota":  # nobody raises it by waiting
+    if kind == "quota" and not in_use:  # nobody raises it by waiting
         base_s, before = timing.quota_bar_market_s, ()
     spared = tuple(zone for zone in elsewhere if zone != offer.zone)
     return _again(what, kind, why, base_s, now_market_s, before, spared)

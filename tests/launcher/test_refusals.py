@@ -88,6 +88,16 @@ def test_of_a_quota_waiting_changes_nothing() -> None:
     assert again.until_s - first.until_s == TIMING.quota_bar_market_s
 
 
+def test_of_one_that_others_use_it_does() -> None:
+    busy = bar_for("quota", HERE, 0.0, TIMING, in_use=True)
+    assert busy is not None
+    assert busy.until_s == TIMING.capacity_bar_market_s
+    assert holds(busy, OTHER_ZONE)
+    again = bar_for("quota", HERE, busy.until_s, TIMING, in_use=True, before=[busy])
+    assert again is not None
+    assert again.until_s - busy.until_s == 2 * TIMING.capacity_bar_market_s
+
+
 # ---------------------------------------------------------------- through a launcher
 
 

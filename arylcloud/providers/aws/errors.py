@@ -80,6 +80,8 @@ _SCOPES: Final[dict[str, Scope]] = {
     "PlacementGroupLimitExceeded": "market",
     "InstanceLimitExceeded": "market",
 }
+_IN_USE: Final = frozenset(["VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"])
+"""That the quota would do for one machine is known before any is asked for (``quota``)."""
 
 
 def kind_of(code: str) -> type[ArylError]:
@@ -96,7 +98,11 @@ def translated(response: Mapping[str, Any], what: str) -> ArylError:
     said = response.get("Error", {})
     code, message = str(said.get("Code", "")), str(said.get("Message", "")).strip()
     return kind_of(code)(
-        f"{what}: {code}: {message}", code=code, hint=_HINTS.get(code), scope=_SCOPES.get(code)
+        f"{what}: {code}: {message}",
+        code=code,
+        hint=_HINTS.get(code),
+        scope=_SCOPES.get(code),
+        in_use=code in _IN_USE,
     )
 
 

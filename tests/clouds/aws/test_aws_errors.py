@@ -87,6 +87,7 @@ def test_quotas_that_may_not_be_read_are_ec2s_affair(account: Account) -> None:
     with pytest.raises(QuotaError) as failed:
         connect().create(spec(offer()))
     assert failed.value.code == "MaxSpotInstanceCountExceeded"
+    assert failed.value.in_use
 
 
 def test_a_dollar_never_buys_a_machine_for_more(account: Account) -> None:
