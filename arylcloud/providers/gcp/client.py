@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -161,6 +162,15 @@ class Calls:
     def type(self, name: str) -> Any:
         """A message class of the SDK."""
         return getattr(self._sdk(), name)
+
+    def check_installed(self) -> None:
+        """MissingExtraError now, and not when there is a machine to make."""
+        try:
+            there = find_spec("google.cloud.compute_v1") is not None
+        except ImportError as error:
+            raise missing(error) from error
+        if not there:
+            raise missing(ImportError("no module named google.cloud.compute_v1"))
 
     # ------------------------------------------------------------ REST
 

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote, urlencode
 
 from arylcloud.core import gpus
 from arylcloud.core.errors import CapacityError, UsageError
@@ -93,19 +94,22 @@ class Places:
             return known[0]
 
     def _ask(self, instance_type: str) -> dict[str, Kind]:
-        found = self._calls.pages(
-            "MachineTypes",
-            "aggregated_list",
-            project=self._calls.project,
-            filter=f'name = "{instance_type}"',
-            max_results=500,
-        )
-        return {
-            last(scope): _kind(one)
-            for scope, inside in found
-            for one in inside.machine_types
-            if one.deprecated.state not in ("OBSOLETE", "DELETED")
-        }
+        """Without the SDK, whose import takes seconds: somebody waits at a terminal for the quote."""
+        self._calls.check_installed()
+        query = {"filter": f'name = "{instance_type}"', "maxResults": 500}
+        base = f"{self._calls.base}/compute/v1/projects/{quote(self._calls.project)}/aggregated/machineTypes"
+        found: dict[str, Kind] = {}
+        token = ""
+        while True:
+            more = {"pageToken": token} if token else {}
+            page = self._calls.rest("GET", f"{base}?{urlencode({**query, **more})}")
+            for scope, inside in page.get("items", {}).items():
+                for one in inside.get("machineTypes", ()):
+                    if one.get("deprecated", {}).get("state") not in ("OBSOLETE", "DELETED"):
+                        found[last(scope)] = _kind(one)
+            token = page.get("nextPageToken", "")
+            if not token:
+                return found
 
     def image(self, instance_type: str, named: str | None = None) -> Image:
         """The image to boot: the job's, or the settings', or Ubuntu's with the driver."""
@@ -158,15 +162,15 @@ def attached(offer: Offer, kind: Kind) -> tuple[str, int] | None:
     return name, offer.gpu_count
 
 
-def _kind(one: Any) -> Kind:
+def _kind(one: Mapping[str, Any]) -> Kind:
     """A type with accelerators of several kinds has none that we could name."""
-    found = list(one.accelerators)
+    found = one.get("accelerators", [])
     return Kind(
-        name=str(one.name),
-        vcpus=float(one.guest_cpus),
-        mem_gib=one.memory_mb / 1024,
-        accelerator=str(found[0].guest_accelerator_type) if len(found) == 1 else None,
-        gpus=int(found[0].guest_accelerator_count) if len(found) == 1 else 0,
+        name=str(one["name"]),
+        vcpus=float(one["guestCpus"]),
+        mem_gib=one["memoryMb"] / 1024,
+        accelerator=str(found[0]["guestAcceleratorType"]) if len(found) == 1 else None,
+        gpus=int(found[0]["guestAcceleratorCount"]) if len(found) == 1 else 0,
     )
 
 

@@ -33,6 +33,11 @@ def _fit(emulator: GcpPriceEmulator) -> None:
                 emulator.parts[name, region, market] = round(float(value), 9)
 
 
+def _with_plain(types: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+    plain = {"name": "n1-standard-8", "guestCpus": 8, "memoryMb": 30720}
+    return types + [(zone, plain) for zone in sorted({zone for zone, _ in types})]
+
+
 class PriceBook:
     """The prices of ``offers``; from then on, what ``turn`` makes of them."""
 
@@ -41,6 +46,8 @@ class PriceBook:
         self._emulator = GcpPriceEmulator(offers, copies=0)
         _fit(self._emulator)
         self._offers = {(o.region, o.instance_type, o.market.value): o for o in self._emulator.offers}
+        self._types = _with_plain(self._emulator.machine_types())
+        self._pages: dict[tuple[int, str], bytes] = {}
         self._books: list[tuple[float, dict[Any, float]]] = [(0.0, dict(self._emulator.parts))]
 
     def turn(self, region: str, market: str, factor: float, at_s: float) -> None:
@@ -65,12 +72,16 @@ class PriceBook:
 
     def machine_types(self) -> list[tuple[str, dict[str, Any]]]:
         """(zone, machine type)."""
-        plain = {"name": "n1-standard-8", "guestCpus": 8, "memoryMb": 30720}
-        zones = sorted({zone for zone, _ in self._emulator.machine_types()})
-        return self._emulator.machine_types() + [(zone, plain) for zone in zones]
+        return self._types
 
     def page(self, query: dict[str, str]) -> bytes:
         """Of ``/v1/services/6F81-5844-456A/skus``."""
+        key = (len(self._books), json.dumps(query))
+        if key not in self._pages:
+            self._pages[key] = self._made(query)
+        return self._pages[key]
+
+    def _made(self, query: dict[str, str]) -> bytes:
         since_s, parts = self._books[-1]
         self._use(parts)
         path = "/v1/services/6F81-5844-456A/skus"
