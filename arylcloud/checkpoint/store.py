@@ -26,7 +26,7 @@ from arylcloud.core.ports import ObjectInfo, ObjectStore
 from arylcloud.core.stores import SCHEMES, address_of
 
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
-_REFUSED = re.compile(r"status code: (403|401)\b|<Code>(AccessDenied|ExpiredToken|InvalidToken)</Code>")
+_REFUSED = re.compile(r"\bcode: (403|401)\b|<Code>(AccessDenied|ExpiredToken|InvalidToken)</Code>")
 """In what obstore calls a generic error: lists, and bulk deletes."""
 
 

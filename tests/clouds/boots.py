@@ -172,7 +172,7 @@ class Boots:
     # ------------------------------------------------------------ what tests look at
 
     def home(self, instance_id: str) -> Path:
-        return self._folder / "machines" / instance_id
+        return self._folder / "machines" / _name(instance_id)
 
     def console(self, instance_id: str) -> str:
         path = self._console(instance_id)
@@ -188,7 +188,7 @@ class Boots:
     def _console(self, instance_id: str) -> Path:
         folder = self._folder / "consoles"
         folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{instance_id}.log"
+        return folder / f"{_name(instance_id)}.log"
 
     def _path(self, machine: Booting) -> list[str]:
         """Its image: our two commands before everything else."""
@@ -217,3 +217,8 @@ class Boots:
                 if instance_id not in told and (off or gate.child.poll() is not None):
                     told.add(instance_id)
                     self.exited(instance_id)
+
+
+def _name(instance_id: str) -> str:
+    """Azure's ids are paths: one with a slash first would lie at the root of this host."""
+    return instance_id.rpartition("/")[2]

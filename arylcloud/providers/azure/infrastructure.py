@@ -18,6 +18,7 @@ from arylcloud.providers.azure import tags
 from arylcloud.providers.azure.adapter import KNOWN
 from arylcloud.providers.azure.client import Arm, no_wait
 from arylcloud.providers.azure.place import Places
+from arylcloud.providers.azure.roles import IDENTITY, Identities
 from arylcloud.providers.settings import known_only
 
 GROUP: Final = "resource-group"
@@ -44,23 +45,27 @@ def create(state_dir: Path, settings: Mapping[str, str]) -> AzureInfrastructure:
     del state_dir
     known_only("azure", settings, KNOWN)
     arm = Arm(settings)
-    return AzureInfrastructure(arm, Places(arm, settings))
+    return AzureInfrastructure(arm, Places(arm, settings), Identities(arm, settings))
 
 
 class AzureInfrastructure:
-    def __init__(self, arm: Arm, places: Places) -> None:
+    def __init__(self, arm: Arm, places: Places, identities: Identities) -> None:
         self._arm = arm
         self._places = places
+        self._identities = identities
 
     def resources(self, *, journal_id: str | None) -> tuple[Resource, ...]:
         groups = self._places.groups(journal_id)
         with ThreadPoolExecutor(min(8, len(groups) or 1), thread_name_prefix="azure-resources") as pool:
             found = pool.map(lambda group: self._of_group(group, journal_id), groups)
-            return tuple(resource for part in found for resource in part)
+            there = tuple(resource for part in found for resource in part)
+        return there + self._identities.resources(journal_id=journal_id)
 
     def remove(self, resource: Resource) -> None:
         try:
-            if resource.kind == GROUP:
+            if resource.kind == IDENTITY:
+                self._identities.remove(resource.resource_id)
+            elif resource.kind == GROUP:
                 self._remove_group(resource)
             else:
                 self._remove_one(resource)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
@@ -16,6 +17,7 @@ from clouds.boots import Boots, Metadata
 
 from arylcloud.providers.local import metadata as local
 
+AUDIENCES = ("https://management.azure.com", "https://storage.azure.com")
 EVENTS = "/metadata/scheduledevents"
 Document = dict[str, Any]
 
@@ -62,9 +64,11 @@ class _Handler(local._Handler):
             )
         if parts.path == "/metadata/identity/oauth2/token":
             token = self.service.token(self.instance_id, asked.get("msi_res_id"))
-            if token is None or asked.get("resource", "").rstrip("/") != "https://management.azure.com":
+            if token is None or asked.get("resource", "").rstrip("/") not in AUDIENCES:
                 return self._answer(HTTPStatus.BAD_REQUEST, json.dumps({"error": "invalid_request"}))
-            return self._answer(HTTPStatus.OK, json.dumps({"access_token": token, "token_type": "Bearer"}))
+            until_s = int(time.time() + 3600)
+            told = {"access_token": token, "token_type": "Bearer", "expires_on": str(until_s)}
+            return self._answer(HTTPStatus.OK, json.dumps({**told, "expires_in": "3600"}))
         return self._answer(HTTPStatus.NOT_FOUND)
 
     def do_POST(self) -> None:
