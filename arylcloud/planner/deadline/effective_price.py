@@ -36,6 +36,13 @@ RETRY: Final = 0.25
 """A zone seen down is asked again after this part of its downtime."""
 PROBE_EVERY_H: Final = 1.0
 PROBED: Final = 2
+UP_SHARE: Final = 0.6
+"""Chance that a zone nobody has looked at gives a machine."""
+KEPT_H: Final = 3.0
+BACK_H: Final = 1.5
+"""How fast a sighting "up" and one "down" are forgotten, when only a chance is wanted."""
+TOGETHER_H: Final = 0.25
+"""Refusals of this last while speak against every zone: capacity goes everywhere at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +135,39 @@ def _begin(view: View, found: Values, idle: Mask, action: Ints, target: Ints) ->
     d, egress = view.market.startup_h, view.market.egress_usd[view.at][:, view.market.region]
     start = egress + d * (view.spot_usd + found.slack_usd[:, None])
     score = found.effective_usd + start / found.life_h
-    zone, any_ = first_by(score, untried(view) & (found.effective_usd < found.on_demand_usd[:, None]))
-    spot = idle & any_
     dear = found.slack_usd > found.on_demand_usd - found.work_usd
+    promising = ~dear[:, None] | _worth_a_try(view, found)
+    zone, any_ = first_by(score, untried(view) & promising & (score < found.on_demand_usd[:, None]))
+    spot = idle & any_
     paid = idle & ~any_ & (dear | ~may_wait(view))
     action[spot | paid] = START
     target[spot] = zone[spot]
+
+
+def chances(view: View) -> Floats:
+    """That a zone gives a machine when asked, (n, Z): rough; for whether asking from idle pays."""
+    seen = view.seen
+    gap = view.elapsed_h[:, None] - seen.last_h
+    long_run = UP_SHARE / 2
+    after_up = long_run + (1 - long_run) * np.exp(-gap / KEPT_H)
+    after_down = 0.5 * (1 - np.exp(-gap / BACK_H))
+    alone = np.where(np.isinf(gap), UP_SHARE, np.where(seen.up, after_up, after_down))
+    refused = ((gap < TOGETHER_H) & ~seen.up).sum(axis=1)
+    return alone * (2.0 / (2.0 + refused))[:, None]
+
+
+def _worth_a_try(view: View, found: Values) -> Mask:
+    """Where slack is dear enough to go on demand when nothing is up: a refusal costs slack, a success saves
+    the start-up on demand, the dear time until the move back, and the hand-over. From on demand asking is
+    free."""
+    market = view.market
+    extra = found.on_demand_usd - found.work_usd
+    saved = market.startup_h * (found.on_demand_usd + found.work_usd) + 2 * market.tick_h * extra
+    saved += market.handover_h * found.slack_usd
+    chance = chances(view)
+    lost = (1 - chance) * (market.try_h * found.slack_usd)[:, None]
+    worth: Mask = chance * saved[:, None] >= lost
+    return worth
 
 
 def _move(view: View, found: Values, moving: Mask, action: Ints, target: Ints) -> None:

@@ -44,7 +44,8 @@ def may_move(view: View) -> Mask:
     """Running, on a machine that works, nothing on its way, with time for a lost hand-over."""
     market = view.market
     room: Mask = view.slack_h >= market.startup_h + market.handover_h - EPS_H
-    return ~view.idle & (view.boot_h <= EPS_H) & (view.coming == NONE) & room
+    found: Mask = ~view.idle & (view.boot_h <= EPS_H) & (view.coming == NONE) & room
+    return found
 
 
 def cheapest_on_demand(view: View) -> tuple[Ints, Floats]:

@@ -115,6 +115,31 @@ def test_no_attempt_when_the_look_is_spent() -> None:
     assert (action, target >= 3) == (START, True)
 
 
+def test_in_need_a_hopeless_zone_is_not_asked_from_idle() -> None:
+    """A refusal would cost slack; from on demand asking is free. With slack to spare the same zone is asked."""
+    seen = Sightings.none(1, 3)
+    for zone in range(3):
+        for hour in (5.0, 6.0):
+            seen.note(np.array([0]), np.array([zone]), np.array([hour]), np.array([False]))
+    tight = view(elapsed_h=6.17, left_h=50.0, work_h=48.0, seen=seen)
+    assert float(ep.values(tight).slack_usd[0]) > 3.0
+    action, target = answer("default", tight)
+    assert (action, target >= MARKET.zones) == (START, True)
+    assert answer("default", view(elapsed_h=6.17, left_h=90.0, work_h=48.0, seen=seen)) == (START, 2)
+
+
+def test_chances_fall_with_refusals_and_come_back_with_time() -> None:
+    seen = Sightings.none(1, 3)
+    fresh = ep.chances(view())[0]
+    seen.note(np.array([0]), np.array([0]), np.array([1.0]), np.array([False]))
+    now, later = (ep.chances(view(elapsed_h=t, seen=seen))[0] for t in (1.1, 5.0))
+    assert now[0] < later[0] < fresh[0]
+    assert now[1] < fresh[1]  # refused next door a moment ago
+    assert later[1] == fresh[1]
+    seen.note(np.array([0]), np.array([2]), np.array([5.0]), np.array([True]))
+    assert ep.chances(view(elapsed_h=5.5, seen=seen))[0, 2] > fresh[2]
+
+
 def test_normal_tail() -> None:
     from statistics import NormalDist
 
