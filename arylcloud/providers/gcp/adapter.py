@@ -27,7 +27,7 @@ from arylcloud.providers.bounds import as_asked, iso, not_offered, user_data_fit
 from arylcloud.providers.gcp import naming
 from arylcloud.providers.gcp.client import Calls
 from arylcloud.providers.gcp.gang import Gangs, together
-from arylcloud.providers.gcp.instance import document
+from arylcloud.providers.gcp.instance import document, notice_s
 from arylcloud.providers.gcp.listprice import ListPrices, Wanted
 from arylcloud.providers.gcp.network import Networks
 from arylcloud.providers.gcp.place import Places
@@ -57,12 +57,15 @@ KNOWN: Final = frozenset(
         "image",
         "disk_type",
         "max_run_hours",
+        "preemption_notice_s",
     ]
 )
 USER_DATA_BYTES: Final = 200_000
 """A value of the metadata takes 256 KiB; ours has a preamble, too."""
 MADE_WITHIN_S: Final = 90.0
 """For so long an insertion is waited for: by then a zone without capacity has said so."""
+END_S: Final = 30.0
+"""From "soft off" to the end of a spot machine."""
 ENDS_ITSELF: Final = "roles/compute.instanceAdmin.v1"
 """Given on one machine only."""
 
@@ -70,7 +73,8 @@ ENDS_ITSELF: Final = "roles/compute.instanceAdmin.v1"
 def create(state_dir: Path, settings: Mapping[str, str]) -> GcpProvider:
     """The factory in ``providers/registry``. No call goes out here."""
     known_only("gcp", settings, KNOWN)
-    return GcpProvider(Calls(settings), settings, Sightings(state_dir / "gcp" / "sightings.jsonl"))
+    seen = state_dir / "gcp" / f"sightings-{settings.get('project', 'default')}.jsonl"
+    return GcpProvider(Calls(settings), settings, Sightings(seen))
 
 
 class GcpProvider:
@@ -92,11 +96,12 @@ class GcpProvider:
         return "gcp"
 
     def capabilities(self) -> Capabilities:
-        metadata = {"protocol": "gce", "poll_s": "1"}
+        lead_s = END_S + notice_s(self._settings)
+        metadata = {"protocol": "gce", "poll_s": "1", "lead_s": f"{lead_s:g}"}
         if host := self._settings.get("metadata_host"):
             metadata["url"] = host if "://" in host else f"http://{host}"
         return Capabilities(
-            notice_s=30.0,
+            notice_s=lead_s,
             billing=Billing(minimum_s=60.0),
             market_clock=MarketClock(origin_s=0.0, scale=1.0),
             boot_s=120.0,
@@ -154,7 +159,7 @@ class GcpProvider:
             raise not_offered(offer)
         for zone in zones:
             if (there := self._roster.get(naming.machine_name(spec.token), zone)) is not None:
-                return there
+                return self._allowed(spec, there)
         if known is not None:  # it was there: this token makes no second one
             return self._roster.unlisted(known)
         if spec.nodes > 1 and offer.zone is None:
@@ -174,9 +179,7 @@ class GcpProvider:
                 refused.append(error)
                 continue
             as_asked(spec, machine, self.terminate)
-            if spec.identity is not None and machine.state is not MachineState.GONE:
-                self._may_end_itself(machine, spec.identity)
-            return machine
+            return self._allowed(spec, machine)
         if len(refused) == 1:
             raise refused[0]
         raise CapacityError(
@@ -206,16 +209,21 @@ class GcpProvider:
                 raise OtherCloudError(error.message, code=error.code) from error
             raise
         try:
-            self._calls.done(operation, what, within_s=MADE_WITHIN_S)
+            self._calls.done(
+                operation, what, within_s=MADE_WITHIN_S, or_when=lambda: self._roster.allocated(name, zone)
+            )
         except ArylError as error:
             if error.code in naming.THERE and (there := self._roster.get(name, zone)) is not None:
                 return there
             raise
         return self._roster.get(name, zone) or self._roster.vanished(spec, zone, operation)
 
-    def _may_end_itself(self, machine: Machine, account: str) -> None:
+    def _allowed(self, spec: MachineSpec, machine: Machine) -> Machine:
         """The job's account may delete this one machine. Where we may not allow that, it can still switch
         itself off, and is deleted by whoever lists it next."""
+        account = spec.identity
+        if account is None or machine.state is MachineState.GONE:
+            return machine
         policy = {"policy": {"bindings": [{"role": ENDS_ITSELF, "members": [f"serviceAccount:{account}"]}]}}
         try:
             self._calls.act(
@@ -228,6 +236,7 @@ class GcpProvider:
             )
         except ArylError as error:
             log.warning("%s cannot delete itself: %s", machine.instance_id, error.message)
+        return machine
 
     def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:
         del offers  # one call asks for all regions

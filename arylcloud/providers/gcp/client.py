@@ -136,11 +136,13 @@ class Calls:
             if not token:
                 return found
 
-    def done(self, operation: Any, what: str, *, within_s: float) -> Any | None:
-        """The operation when it is DONE; None = not yet. Raises what its error means."""
+    def done(
+        self, operation: Any, what: str, *, within_s: float, or_when: Callable[[], bool] = lambda: False
+    ) -> Any | None:
+        """The operation when it is DONE; None = not yet, or ``or_when``. Raises what its error means."""
         give_up_s, wait_s = time.monotonic() + within_s, LOOK_EVERY_S
         while operation.status != self.type("Operation").Status.DONE:
-            if time.monotonic() >= give_up_s:
+            if time.monotonic() >= give_up_s or or_when():
                 return None
             time.sleep(min(wait_s, max(0.0, give_up_s - time.monotonic())))
             wait_s = min(LOOK_AT_MOST_S, wait_s * 1.3)

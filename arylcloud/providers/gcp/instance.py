@@ -120,10 +120,25 @@ def _scheduling(spec: MachineSpec, settings: Mapping[str, str]) -> dict[str, Any
         raise UsageError("[gcp] max_run_hours is no number") from None
     if not 0 < max_run_s <= 120 * 86400:
         raise UsageError("[gcp] max_run_hours is not between 0 and 2880")
-    return {
+    notice = notice_s(settings)
+    found: dict[str, Any] = {
         "provisioning_model": "SPOT" if spot else "STANDARD",
         "instance_termination_action": "DELETE",
         "on_host_maintenance": "TERMINATE",  # machines with GPUs cannot be moved
         "automatic_restart": False,
         "max_run_duration": {"seconds": max_run_s},
     }
+    if spot and notice:
+        found["preemption_notice_duration"] = {"seconds": round(notice)}
+    return found
+
+
+def notice_s(settings: Mapping[str, str]) -> float:
+    """Between a notice and the "soft off": 0, unless the settings ask for more."""
+    try:
+        found = float(settings.get("preemption_notice_s", 0))
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 3600:
+        raise UsageError("[gcp] preemption_notice_s is not between 0 and 3600")
+    return found

@@ -63,6 +63,11 @@ class Roster:
         machine = None if found is None else naming.machine(found)
         return None if machine is None else self._listed(machine, tidy=False)
 
+    def allocated(self, name: str, zone: str) -> bool:
+        """Whether it has got its place: what follows is its start."""
+        found = self._calls.find("Instances", "get", project=self._calls.project, zone=zone, instance=name)
+        return found is not None and found.status in ("STAGING", "RUNNING")
+
     def ask_end(self, machine: Machine) -> None:
         self._sightings.asked_end(machine.instance_id)
         try:

@@ -146,6 +146,28 @@ def test_its_insertion_takes_longer_than_we_wait(
     assert end.ended_s >= machine.launched_s
 
 
+def test_it_is_there_before_its_insertion_ends(project: Project, adapter: GcpProvider) -> None:
+    """What has its place is not waited for: a launcher has others to look after."""
+    project.op_s, project.boot_s = 30.0, 0.1
+    for place in ("networks", "firewalls"):
+        getattr(project, place)["arylcloud-journal-1" + "-inside" * (place == "firewalls")] = {"name": "x"}
+    project.subnetworks["us-central1", "arylcloud-journal-1"] = {"name": "x", "network": "n"}
+    machine = adapter.create(spec(offer()))
+    assert project.operations
+    assert {one["status"] for one in project.operations.values()} == {"RUNNING"}
+    assert adapter.create(spec(offer(), token=machine.token)).instance_id == machine.instance_id
+
+
+def test_a_longer_notice(project: Project, tmp_path: Path, settings: dict[str, str]) -> None:
+    adapter = connect(tmp_path, settings, preemption_notice_s="60")
+    able = adapter.capabilities()
+    assert (able.notice_s, able.metadata["lead_s"]) == (90.0, "90")
+    doc = project.lives[adapter.create(spec(offer())).instance_id].doc
+    assert doc["scheduling"]["preemptionNoticeDuration"] == {"seconds": "60"}
+    with pytest.raises(UsageError, match="preemption_notice_s"):
+        connect(tmp_path, settings, preemption_notice_s="x").create(spec(offer()))
+
+
 # ------------------------------------------------------------ what is asked
 
 
