@@ -53,6 +53,11 @@ def test_the_document(capsys: pytest.CaptureFixture[str], trace: str) -> None:
     assert call(capsys, *args)[1] == out
 
 
+def test_two_processes_give_the_same_bytes(capsys: pytest.CaptureFixture[str], trace: str) -> None:
+    args = ("--trace", trace, "--policy", "greedy,default", *SMALL, "--json")
+    assert call(capsys, *args, "--jobs", "2")[1] == call(capsys, *args)[1]
+
+
 def test_gangs_pay_for_all_their_machines(capsys: pytest.CaptureFixture[str], trace: str) -> None:
     one, four = (
         json.loads(

@@ -153,7 +153,8 @@ def chances(view: View) -> Floats:
     after_down = 0.5 * (1 - np.exp(-gap / BACK_H))
     alone = np.where(np.isinf(gap), UP_SHARE, np.where(seen.up, after_up, after_down))
     refused = ((gap < TOGETHER_H) & ~seen.up).sum(axis=1)
-    return alone * (2.0 / (2.0 + refused))[:, None]
+    found: Floats = alone * (2.0 / (2.0 + refused))[:, None]
+    return found
 
 
 def _worth_a_try(view: View, found: Values) -> Mask:

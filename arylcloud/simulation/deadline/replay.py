@@ -7,7 +7,9 @@ nothing runs; the last tick is billed to the moment at which the work is done.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +33,12 @@ Ints = NDArray[np.int64]
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
+Spread = Callable[..., Iterable[Any]]
+"""``spread(function, items)``: the results in the order of the items."""
 EPS_H = 1e-9
 CHUNK = 1024
-"""Starts replayed together: their arrays stay in the cache."""
+"""Starts replayed together: their arrays stay in the cache, and the answer is the same however many processes
+share the chunks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +75,32 @@ class Replays:
         return cls(**{n: np.concatenate([getattr(p, n) for p in parts]) for n in cls.__slots__})
 
 
-def replay(grid: Grid, market: Market, policy: DeadlinePolicy, job: Job, starts: Index) -> Replays:
-    """The job submitted at each tick of ``starts``. The trace must be longer than start + deadline."""
+def replay(
+    grid: Grid,
+    market: Market,
+    policy: DeadlinePolicy,
+    job: Job,
+    starts: Index,
+    *,
+    spread: Spread = map,
+) -> Replays:
+    """The job submitted at each tick of ``starts``. The trace must be longer than start + deadline.
+    ``spread``: how the chunks are run (``map``, or a pool's)."""
     parts = [starts[i : i + CHUNK] for i in range(0, len(starts), CHUNK)]
-    return Replays.joined([_Run(grid, market, policy, job, part).through() for part in parts])
+    return Replays.joined(list(spread(_Part(grid, market, policy, job), parts)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A call that can be sent to another process."""
+
+    grid: Grid
+    market: Market
+    policy: DeadlinePolicy
+    job: Job
+
+    def __call__(self, starts: Index) -> Replays:
+        return _Run(self.grid, self.market, self.policy, self.job, starts).through()
 
 
 @dataclass(slots=True)

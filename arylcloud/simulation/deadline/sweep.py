@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from arylcloud.core.errors import UsageError
 from arylcloud.planner.deadline.view import DeadlinePolicy, Market
 from arylcloud.simulation.deadline.optimum import optimum_usd
-from arylcloud.simulation.deadline.replay import Job, Replays, replay
+from arylcloud.simulation.deadline.replay import Job, Replays, Spread, replay
 from arylcloud.simulation.spottraces import Grid
 
 Floats = NDArray[np.float64]
@@ -101,9 +101,9 @@ def backtest(
     starts: Index,
     *,
     optimum: bool = True,
-    spread: Callable[[Callable[[int], float], Iterable[int]], Iterable[float]] = map,
+    spread: Spread = map,
 ) -> Backtest:
-    """``spread``: how the optima are computed, one call each (``map``, or a pool's)."""
+    """``spread``: how optima (one call each) and chunks of starts are run: ``map``, or a pool's."""
     on_demand = _all_on_demand(grid, market, job, starts)
     least = None
     if optimum:
@@ -111,7 +111,7 @@ def backtest(
     figures: dict[str, Figures] = {}
     usd: dict[str, Floats] = {}
     for policy in policies:
-        runs = _runs(grid, market, job, policy, starts)
+        runs = _runs(grid, market, job, policy, starts, spread)
         figures[policy.name] = _figures(runs, on_demand, least)
         usd[policy.name] = runs.usd
     if least is not None:
@@ -132,9 +132,11 @@ class _Optimum:
         return optimum_usd(self.grid, self.market, self.job, start)
 
 
-def _runs(grid: Grid, market: Market, job: Job, policy: DeadlinePolicy, starts: Index) -> Replays:
+def _runs(
+    grid: Grid, market: Market, job: Job, policy: DeadlinePolicy, starts: Index, spread: Spread
+) -> Replays:
     if not policy.one_zone or market.zones == 1:
-        return replay(grid, market, policy, job, starts)
+        return replay(grid, market, policy, job, starts, spread=spread)
     return Replays.joined(
         [
             replay(*one_zone(grid, market, zone), policy, replace(job, home=0), starts)

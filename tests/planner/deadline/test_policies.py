@@ -116,7 +116,7 @@ def test_no_attempt_when_the_look_is_spent() -> None:
 
 
 def test_in_need_a_hopeless_zone_is_not_asked_from_idle() -> None:
-    """A refusal would cost slack; from on demand asking is free. With slack to spare the same zone is asked."""
+    """A refusal would cost slack; from on demand asking is free. With slack to spare it is asked."""
     seen = Sightings.none(1, 3)
     for zone in range(3):
         for hour in (5.0, 6.0):
