@@ -1,0 +1,1 @@
+"""Pipeline templates for every world size, ready before a node is lost (Oobleck, SOSP 2023)."""
