@@ -114,7 +114,7 @@ class AwsProvider:
             return there
         # EC2 itself holds spot prices to the cap, and nobody holds list prices
         within_cap(spec, lambda: self._price(offer)[0])
-        self._quotas.check(offer)
+        self._quotas.check(offer, spec.nodes)
         asked = self._request(spec)
         self._places.zone_ids(region)  # asked for now: whatever fails once there is a machine hides it
         try:

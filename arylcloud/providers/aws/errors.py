@@ -50,6 +50,8 @@ _ASKED_WRONG: Final = {
     "NoSuchEntity": "[aws] instance_profile",
     "InvalidParameterValue": None,
     "InvalidParameterCombination": None,
+    "InvalidParameterDependency": "a disk of kind io1 or io2 needs more than [aws] disk_type says",
+    "MissingParameter": "a disk of kind io1 or io2 needs more than [aws] disk_type says",
     "InvalidBlockDeviceMapping": "the disk is smaller than the image: resources.disk_size",
     "TagPolicyViolation": "your organisation asks for tags: [aws] tags",
 }

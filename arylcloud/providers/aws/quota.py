@@ -52,9 +52,10 @@ class Quotas:
             return
         needed = (offer.vcpus or 1) * machines  # whatever it has, it does not fit into a quota of 0
         if needed > quota.vcpus:
+            what = offer.instance_type if machines == 1 else f"{machines} × {offer.instance_type}"
             raise QuotaError(
                 f"aws {offer.region}: quota {quota.code} allows {quota.vcpus:g} vCPUs of this family "
-                f"({offer.market.value}), {offer.instance_type} needs {needed:g}",
+                f"({offer.market.value}), {what} needs {needed:g}",
                 code=quota.code,
                 hint=where_to_ask(offer.region, quota.code),
             )

@@ -6,6 +6,7 @@ import http.client
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from clouds.aws.account import Account, Fault
@@ -120,3 +121,29 @@ def test_tags_that_are_none(account: Account, tags: str) -> None:
     with pytest.raises(UsageError, match="key=value"):
         connect(tags=tags).create(spec(offer()))
     assert account.called["RunInstances"] == 0
+
+
+def test_a_profile_of_its_own(account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = tmp_path / "credentials"
+    known.write_text(
+        f"[work]\naws_access_key_id = {account.key}\naws_secret_access_key = emulated\n", encoding="utf-8"
+    )
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(known))
+    connect(profile="work").create(spec(offer()))
+    assert len(account.lives) == 1
+    with pytest.raises(UsageError, match="nobody"):
+        connect(profile="nobody").create(spec(offer()))
+
+
+def test_disks_and_regions_as_it_wants_them(aws: AwsEmulator, account: Account) -> None:
+    adapter = connect(disk_type="gp2", regions="us-east-1")
+    adapter.create(spec(offer(), disk_gb=200.0))
+    (volume,) = ec2(aws).describe_volumes()["Volumes"]
+    assert (volume["VolumeType"], volume["Size"]) == ("gp2", 200)
+    account.calls.clear()
+    assert len(adapter.list_machines(journal_id=None)) == 1
+    assert {region for region, _ in account.calls} == {"us-east-1"}
+    with pytest.raises(CapacityError):  # not one of its regions
+        adapter.create(spec(offer(region="us-west-2", zone="usw2-az1")))

@@ -9,7 +9,7 @@ from clouds.aws.offers import connect, offer, spec
 from clouds.aws.test_aws_machines import ec2
 from providers.contract import gone
 
-from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError
+from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError, QuotaError
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import MachineSpec
 from arylcloud.providers.aws import infrastructure
@@ -84,6 +84,15 @@ def test_who_does_not_fit_beside_the_others_is_refused(priced: Account) -> None:
     with pytest.raises(CapacityError) as failed:
         adapter.create(member())
     assert failed.value.code == "InsufficientInstanceCapacity"
+
+
+def test_a_gang_that_does_not_fit_into_the_quota_is_not_begun(account: Account) -> None:
+    account.quotas["us-east-1", "L-3819A6DF"] = 4.0
+    adapter = connect()
+    with pytest.raises(QuotaError, match=r"2 × g4dn\.xlarge needs 8"):
+        adapter.create(spec(offer(), nodes=2))
+    assert account.called["RunInstances"] == account.called["CreatePlacementGroup"] == 0
+    assert adapter.create(spec(offer()))
 
 
 def test_groups_go_with_their_job(priced: Account) -> None:
