@@ -20,7 +20,7 @@ from arylcloud.core.errors import ArylError
 def main() -> int:
     try:
         config = from_environment(os.environ, Path.cwd())
-        store = open_prefix(config)
+        store, lent = open_prefix(config)
         agent = Agent(config, store, clock=SystemClock())
     except (ArylError, OSError) as error:
         sys.stderr.write(f"arylcloud: {error}\n")
@@ -29,6 +29,12 @@ def main() -> int:
     def shut_down(number: int, _frame: FrameType | None) -> None:
         agent.shutdown = f"the machine is being shut down ({signal.Signals(number).name})"
 
+    def loan_ends(why: str) -> None:
+        agent.shutdown = why
+
+    if lent is not None:
+        lent.on_end = loan_ends
+        lent.renew_from(store)
     signal.signal(signal.SIGTERM, shut_down)
     signal.signal(signal.SIGINT, shut_down)
     threading.excepthook = lambda args: sys.stderr.write(f"arylcloud: thread ended: {args.exc_value!r}\n")

@@ -25,22 +25,22 @@ from arylcloud.core.stores import cloud_of
 LOOK_S = 60.0
 """The longest between two looks for newer ones: they come when half of the time is over."""
 LEAST_S = 1.0
+MARGIN_S = 600.0
+"""Before a loan's end: to save, and to upload."""
 MSI_PATH = "/metadata/identity/oauth2/token"
 
 
-def open_prefix(config: Config) -> ObjectStore:
-    """Never makes a folder: it is there, or this is the wrong place. Raises UsageError, StoreError,
-    IntegrityError. Where credentials are lent, a thread renews them from now on."""
+def open_prefix(config: Config) -> tuple[ObjectStore, Lent | None]:
+    """Never makes a folder: it is there, or this is the wrong place. Where credentials are lent, the thread
+    that renews them, to be started (``renew_from``). Raises UsageError, StoreError, IntegrityError."""
     options: dict[str, Any] = dict(config.store_options)
     file = config.home / LENT_FILE
     if not file.exists():
         options.update(_metadata(config))
-        return open_store(config.prefix_uri, create=False, **options)
+        return open_store(config.prefix_uri, create=False, **options), None
     lent = Lent(loads(LentDoc, file.read_bytes(), what=LENT_FILE), log=_say)
     file.unlink()  # from here on in memory only
-    store = open_store(config.prefix_uri, create=False, credential_provider=lent, **options)
-    lent.renew_from(store)
-    return store
+    return open_store(config.prefix_uri, create=False, credential_provider=lent, **options), lent
 
 
 def _metadata(config: Config) -> dict[str, str]:
@@ -60,12 +60,16 @@ def _say(text: str) -> None:
 
 
 class Lent(threading.Thread):
-    """obstore's credential provider. Those that have ended are used all the same: the store's refusal is
-    waited out as an outage is."""
+    """obstore's credential provider.
+
+    A machine whose loan has ended can never be told of a new one: nothing that it computes could be kept, and
+    it would be paid for. So, when a loan comes near its end and nobody has renewed it, ``on_end`` is called:
+    there is time then to save, to upload, and to end the machine."""
 
     def __init__(self, first: LentDoc, *, log: Callable[[str], None]) -> None:
         super().__init__(name="lent", daemon=True)
-        self._current = first
+        self.on_end: Callable[[str], None] = log
+        self._take(first)
         self._log = log
         self._store: ObjectStore | None = None
         self._halt = threading.Event()
@@ -74,6 +78,11 @@ class Lent(threading.Thread):
     def __call__(self) -> dict[str, Any]:
         current = self._current
         return {**current.secret, "expires_at": datetime.fromtimestamp(current.expires_s, UTC)}
+
+    def _take(self, document: LentDoc) -> None:
+        self._current = document
+        lasts_s = document.expires_s - time.time()
+        self._ends_s = document.expires_s - min(MARGIN_S, lasts_s / 5)
 
     @property
     def expires_s(self) -> float:
@@ -88,6 +97,11 @@ class Lent(threading.Thread):
 
     def run(self) -> None:
         while not self._halt.wait(self._pause_s()):
+            if time.time() >= self._ends_s:
+                self.on_end(
+                    "what was lent to this machine to reach its store ends, and nobody has renewed it"
+                )
+                return
             try:
                 self.look()
                 self._said = ""
@@ -110,5 +124,5 @@ class Lent(threading.Thread):
         found = loads(LentDoc, data, what=LENT_KEY)
         newer = found.expires_s > self._current.expires_s
         if newer:
-            self._current = found
+            self._take(found)
         return newer

@@ -37,6 +37,7 @@ def check(
     """Ask each cloud, dry, all that a launch would ask: identity, permissions, quotas, images, network."""
     from arylcloud.cli.output import emit_json
     from arylcloud.cli.settings import folders
+    from arylcloud.cli.stores import looked_at
     from arylcloud.core.codec import encode
     from arylcloud.core.ports import Verdict
     from arylcloud.providers import registry
@@ -53,7 +54,9 @@ def check(
             cloud, state_dir=places.state, environ=os.environ, config_dir=places.config
         )
         here = [offer for offer in offers if offer.cloud == cloud]
-        found += checks.check(here, nodes=nodes, until_s=until_s, bucket=_bucket(cloud))
+        found += checks.check(here, nodes=nodes, until_s=until_s, bucket=None)
+        store = looked_at(cloud, here[0].region, places)
+        found += [store] if store is not None else []
     if json_:
         emit_json({"findings": encode(found), "ok": all(f.verdict is not Verdict.FAILED for f in found)})
     else:
@@ -111,13 +114,6 @@ def _of_infra(infra: list[str], places: Folders) -> tuple[list[Offer], int, floa
             f"the catalogue has no GPU in {', '.join(infra)}", hint="`arylcloud prices --refresh`"
         )
     return offers, 1, None
-
-
-def _bucket(cloud: str) -> str | None:
-    """``ARYLCLOUD_STORE``, where it is this cloud's."""
-    store = os.environ.get("ARYLCLOUD_STORE", "")
-    scheme = {"aws": "s3://", "gcp": "gs://", "azure": "az://"}.get(cloud, "s3://")
-    return store if store.startswith(scheme) else None
 
 
 def _show(found: list[Finding]) -> None:

@@ -57,7 +57,7 @@ def launch(
     from arylcloud.cli.output import emit_json, hanging, note
     from arylcloud.cli.requote import at_fixed_size, unmet
     from arylcloud.cli.settings import folders
-    from arylcloud.cli.stores import Root, agreed
+    from arylcloud.cli.stores import Root, agreed, alone_s
     from arylcloud.cli.submission import submit_plan
     from arylcloud.core.tokens import new_job_id
 
@@ -99,6 +99,9 @@ def launch(
                     f"{job_id} is run by a launcher in the background: close this terminal and it goes on. "
                     f"A sleeping laptop replaces no lost machine, but running ones go on for {unattended}"
                 )
+                lent_s = alone_s(place.uri, clouds, places)
+                if lent_s is not None and lent_s < spec.unattended_s:
+                    text += f" (for {lent_s / 3600:.0f} h at most in a cloud that is not the store's)"
                 note(hanging(text, 0))
             return finish(
                 journal, prefix, job_id, places, detach=detach, as_json=json_, interrupts=interrupts

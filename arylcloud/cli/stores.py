@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from arylcloud.cli.settings import Folders
     from arylcloud.core.offer import Offer
-    from arylcloud.core.ports import ObjectStore
+    from arylcloud.core.ports import Finding, ObjectStore
     from arylcloud.core.stores import Lending, Storage
 
 
@@ -101,6 +101,45 @@ class Root:
             raise StoreError(
                 f"there is no bucket {address.bucket}", hint="make it, or leave --store out for the usual one"
             )
+
+
+def alone_s(uri: str, clouds: Collection[str], folders: Folders) -> float | None:
+    """How long machines of a job on these clouds reach the store at ``uri`` without a launcher, at most;
+    None = as long as they live."""
+    cloud = cloud_of(uri)
+    if cloud is None or set(clouds) <= {cloud}:
+        return None
+    return lending_of(cloud, folders).longest_s
+
+
+def looked_at(cloud: str, region: str, folders: Folders) -> Finding | None:
+    """For ``check``: the store that a launch on this cloud would use; None = it is another cloud's, or a
+    folder."""
+    from arylcloud.core.errors import AccessError, ArylError
+    from arylcloud.core.ports import Finding, Verdict
+    from arylcloud.providers.registry import STORAGES
+
+    theirs = named()
+    if cloud not in STORAGES or (theirs is not None and cloud_of(theirs) != cloud):
+        return None
+
+    def say(verdict: Verdict, said: str, remedy: str | None = None) -> Finding:
+        return Finding(
+            cloud=cloud, region=region, subject="bucket", verdict=verdict, said=said, remedy=remedy
+        )
+
+    try:
+        storage = storage_of(cloud, folders)
+        uri = theirs or storage.usual(region)
+        if not storage.missing(address_of(uri)):
+            return say(Verdict.OK, f"{uri} is there")
+    except AccessError as error:
+        return say(Verdict.FAILED, error.message, error.hint)
+    except ArylError as error:
+        return say(Verdict.UNKNOWN, error.message, error.hint)
+    if theirs is not None:
+        return say(Verdict.FAILED, f"there is no {uri}", "make it, or name none: then launch makes one")
+    return say(Verdict.OK, f"{uri} is not there yet: launch makes it, after asking")
 
 
 def agreed(question: str | None, yes: bool) -> None:

@@ -127,6 +127,11 @@ class Grant:
 class Lending(Protocol):
     """How machines reach a job's prefix. May raise AccessError, UsageError, CloudError."""
 
+    @property
+    def longest_s(self) -> float:
+        """What a loan lasts at most: how long machines elsewhere reach their store without a launcher."""
+        ...
+
     def identity(self, job: JobPrefix) -> str | None:
         """What this cloud's own machines run as: made for the job, limited to its prefix. Idempotent, found
         again by its name. None: the user's settings name an identity already."""

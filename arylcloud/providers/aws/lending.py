@@ -37,6 +37,8 @@ def create(state_dir: Path, settings: Mapping[str, str]) -> AwsLending:
 class AwsLending:
     """Safe to use from several threads."""
 
+    longest_s = float(roles.LONGEST_S)
+
     def __init__(self, calls: Calls, storage: AwsStorage, settings: Mapping[str, str]) -> None:
         self._calls = calls
         self._storage = storage

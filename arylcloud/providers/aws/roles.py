@@ -46,7 +46,8 @@ def partition(region: str) -> str:
 
 
 def policy(bucket: str, prefix: str, *, where: str = "aws") -> dict[str, Any]:
-    """Read, write, list and delete under ``prefix``; nothing beside it. ``where``: the ARN's partition."""
+    """Read, write and list under ``prefix``, nothing beside it; machines delete nothing. ``where``: the ARN's
+    partition."""
     arn = f"arn:{where}:s3:::{bucket}"
     return {
         "Version": "2012-10-17",
@@ -54,7 +55,7 @@ def policy(bucket: str, prefix: str, *, where: str = "aws") -> dict[str, Any]:
             {
                 "Sid": "Objects",
                 "Effect": "Allow",
-                "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
+                "Action": ["s3:GetObject", "s3:PutObject"],
                 "Resource": f"{arn}/{prefix}/*",
             },
             {

@@ -33,6 +33,8 @@ def create(state_dir: Path, settings: Mapping[str, str]) -> AzureLending:
 class AzureLending:
     """Safe to use from several threads."""
 
+    longest_s = LONGEST_S
+
     def __init__(self, storage: AzureStorage, identities: Identities, settings: Mapping[str, str]) -> None:
         self._storage = storage
         self._identities = identities

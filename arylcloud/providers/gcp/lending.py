@@ -58,6 +58,8 @@ def boundary(bucket: str, prefix: str) -> dict[str, Any]:
 class GcpLending:
     """Safe to use from several threads."""
 
+    longest_s = 3600.0
+
     def __init__(self, calls: Calls, storage: GcpStorage, settings: Mapping[str, str]) -> None:
         self._calls = calls
         self._storage = storage

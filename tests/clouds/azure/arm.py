@@ -68,7 +68,7 @@ Handler = Callable[[Asked, re.Match[str]], Reply]
 
 def no_identities(asked: Asked) -> Reply | None:
     """A subscription without any."""
-    listed = asked.method == "GET" and asked.path.endswith("/userAssignedIdentities")
+    listed = asked.method == "GET" and asked.path.endswith(("/userAssignedIdentities", "/storageAccounts"))
     return Reply(body={"value": []}) if listed else None
 
 

@@ -52,7 +52,7 @@ class GcpEmulator:
         return made
 
     def settings(self, project: Project) -> dict[str, str]:
-        keys = ("api_endpoint", "billing_endpoint", "resource_manager", "iam_endpoint")
+        keys = ("api_endpoint", "billing_endpoint", "resource_manager", "iam_endpoint", "storage_endpoint")
         return {"project": project.id, **dict.fromkeys(keys, self.url)}
 
     def environ(self, project: Project) -> dict[str, str]:

@@ -51,7 +51,7 @@ def job(tmp_path: Path) -> Path:
 
 
 def test_a_machine_elsewhere(aws: AwsEmulator, account: Account, job: Path, tmp_path: Path) -> None:
-    aws.sessions.hands_out_s = 24.0
+    aws.sessions.hands_out_s = 30.0
     storage = bucket.create(Path(), {})
     root = "s3://arylcloud-elsewhere"
     storage.make(address_of(root), "us-east-1", "j1")

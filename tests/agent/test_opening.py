@@ -1,0 +1,94 @@
+"""How a machine opens its prefix: with what it was lent, renewed through the mailbox."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from arylcloud.agent.config import LENT_FILE, from_environment
+from arylcloud.agent.opening import Lent, open_prefix
+from arylcloud.checkpoint.memory import MemoryStore
+from arylcloud.core.codec import dumps
+from arylcloud.core.errors import IntegrityError, UsageError
+from arylcloud.core.protocol import LENT_KEY, LentDoc
+
+NEEDED = {"ARYL_JOB_ID": "digits-1", "ARYL_LEASE_ID": "l1"}
+
+
+def doc(token: str, for_s: float) -> LentDoc:
+    return LentDoc(secret={"token": token}, expires_s=time.time() + for_s)
+
+
+def test_newer_ones_are_taken_and_older_ones_are_not() -> None:
+    store = MemoryStore()
+    lent = Lent(doc("first", 100.0), log=lambda text: None)
+    lent._store = store
+    assert not lent.look()
+    store.put(LENT_KEY, dumps(doc("older", 50.0)))
+    assert not lent.look()
+    assert lent()["token"] == "first"
+    store.put(LENT_KEY, dumps(doc("newer", 200.0)))
+    assert lent.look()
+    assert lent()["token"] == "newer"
+    assert lent()["expires_at"].timestamp() == pytest.approx(lent.expires_s)
+
+
+def test_a_mailbox_that_does_not_answer_keeps_what_there_is() -> None:
+    said: list[str] = []
+    store = MemoryStore()
+    lent = Lent(doc("first", 40.0), log=said.append)
+    store.put(LENT_KEY, b"{")
+    lent.renew_from(store)
+    deadline_s = time.monotonic() + 60.0
+    while not said and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert said
+    assert lent()["token"] == "first"
+    store.put(LENT_KEY, dumps(doc("second", 1000.0)))
+    while lent()["token"] != "second" and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert lent()["token"] == "second"
+    lent.stop()
+
+
+def test_a_loan_that_nobody_renews_ends_the_machine_while_it_can_still_upload() -> None:
+    told: list[float] = []
+    lent = Lent(doc("first", 6.0), log=lambda text: None)
+    lent.on_end = lambda why: told.append(time.time())
+    lent.renew_from(MemoryStore())
+    lent.join(60.0)
+    assert len(told) == 1
+    assert told[0] > lent.expires_s - 2.0
+
+
+def test_the_first_loan_does_not_stay_on_the_disk(tmp_path: Path) -> None:
+    (tmp_path / LENT_FILE).write_bytes(dumps(doc("first", 100.0)))
+    config = from_environment(
+        {**NEEDED, "ARYL_PREFIX_URI": "gs://b/jobs/digits-1", "ARYL_STORE_OPTIONS": "{}"}, tmp_path
+    )
+    store, lent = open_prefix(config)
+    assert lent is not None
+    assert lent()["token"] == "first"
+    assert store.uri == "gs://b/jobs/digits-1"
+    assert not (tmp_path / LENT_FILE).exists()
+
+
+def test_what_is_no_loan_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / LENT_FILE).write_text("{}")
+    config = from_environment({**NEEDED, "ARYL_PREFIX_URI": "gs://b/jobs/digits-1"}, tmp_path)
+    with pytest.raises(IntegrityError, match=LENT_FILE):
+        open_prefix(config)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"region": 1}'])
+def test_options_that_are_none(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="ARYL_STORE_OPTIONS"):
+        from_environment({**NEEDED, "ARYL_PREFIX_URI": "s3://b/p", "ARYL_STORE_OPTIONS": text}, tmp_path)
+
+
+def test_commands_do_not_see_how_the_store_is_opened() -> None:
+    from arylcloud.agent.config import PRIVATE
+
+    assert {"ARYL_STORE_OPTIONS", "ARYL_BOOT_URL", "ARYL_RUNTIME_URL"} <= PRIVATE
