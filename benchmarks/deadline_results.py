@@ -93,10 +93,19 @@ def settings(data: Path | None, starts: int) -> list[Setting]:
         v100 = grid(read_spot_traces(data / "traces" / "spot_v100_9zones_2023.csv.gz")[""])
         add("v100-5", "V100, 9 zones, 48 h, 5 GB", v100, 48.0, 5.0, (1.03, 1.03, 1.03, 1.05, 1.13))
         add("v100-50", "The same, 50 GB", v100, 48.0, 50.0, (1.075, 1.075, 1.075, 1.075, 1.13))
+        add("v100-225", "The same, 225 GB ($4.50 a move)", v100, 48.0, 225.0, None, min(starts, 40))
         gangs = read_spot_traces(data / "traces" / "spot_v100_gangs_2023.csv.gz")
         for name, size in (("4-node", 4), ("16-node", 16)):
             world = grid(gangs[name], machines=size)
-            add(f"gang-{size}", f"Gang of {size} V100, 3 zones, 24 h, 5 GB", world, 24.0, 5.0, None)
+            add(
+                f"gang-{size}",
+                f"Gang of {size} V100, 3 zones, 24 h, 5 GB",
+                world,
+                24.0,
+                5.0,
+                None,
+                min(starts, 120),
+            )
     for seed in (1, 2, 3):
         title = f"Invented zones (seed {seed}), 13 zones in 5 regions, 48 h, 5 GB"
         world = grid(invented(seed, zones=13, regions=5, days=40, frailty=0.5 + 0.5 * seed))

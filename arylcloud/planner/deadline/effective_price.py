@@ -3,8 +3,8 @@
 A zone's effective price e_z = p_z + hazard × ρ counts what its interruptions cost: ρ = d·(g + ν) + half an
 egress. g is the price of an hour of work on the best spot; ν the price of an hour of slack: what on demand
 would cost more, times the probability that the interruptions still to come eat the slack that there is.
-Hazards are learned from the job's own machines only (``survival``). Moves are make-before-break and must pay
-1.25 times over.
+Hazards are learned from the job's own machines only (``survival``). Where egress is dear, waiting for a
+zone that needs none is weighed against it. Moves are make-before-break and must pay 1.25 times over.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ UP_SHARE: Final = 0.6
 KEPT_H: Final = 3.0
 BACK_H: Final = 1.5
 """How fast a sighting "up" and one "down" are forgotten, when only a chance is wanted."""
+RETURN_H: Final = 0.5
+"""Capacity that has been away for t hours is expected back in t hours and this."""
+LEAST_WAIT: Final = 0.05
+"""An hour of waiting counts for at least this part of an hour of work."""
 TOGETHER_H: Final = 0.25
 """Refusals of this last while speak against every zone: capacity goes everywhere at once."""
 
@@ -137,11 +141,25 @@ def _begin(view: View, found: Values, idle: Mask, action: Ints, target: Ints) ->
     score = found.effective_usd + start / found.life_h
     dear = found.slack_usd > found.on_demand_usd - found.work_usd
     promising = ~dear[:, None] | _worth_a_try(view, found)
+    promising &= ~_rather_waits(view, found, egress)
     zone, any_ = first_by(score, untried(view) & promising & (score < found.on_demand_usd[:, None]))
     spot = idle & any_
     paid = idle & ~any_ & (dear | ~may_wait(view))
     action[spot | paid] = START
     target[spot] = zone[spot]
+
+
+def _rather_waits(view: View, found: Values, egress: Floats) -> Mask:
+    """Zones to which moving the checkpoint costs more than waiting for one that needs no egress: hours until
+    the first of these is expected back × the price of slack. Only for zones seen down: others are asked."""
+    seen = view.seen
+    gone = (egress <= 0) & ~seen.up & np.isfinite(seen.last_h)
+    away = np.where(gone, view.elapsed_h[:, None] - seen.since_h, np.inf).min(axis=1)
+    known = np.isfinite(away) & may_wait(view)
+    hour = np.maximum(found.slack_usd, LEAST_WAIT * found.work_usd)
+    waiting = np.where(known, RETURN_H + np.where(known, away, 0.0), np.inf) * hour
+    dearer: Mask = egress > waiting[:, None]
+    return dearer
 
 
 def chances(view: View) -> Floats:

@@ -13,7 +13,7 @@ Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 BIN_H: Final = 1.0
-BINS: Final = 48
+BINS: Final = 24
 """Ages beyond the last bin count as in it."""
 
 

@@ -125,7 +125,23 @@ def test_in_need_a_hopeless_zone_is_not_asked_from_idle() -> None:
     assert float(ep.values(tight).slack_usd[0]) > 3.0
     action, target = answer("default", tight)
     assert (action, target >= MARKET.zones) == (START, True)
-    assert answer("default", view(elapsed_h=6.17, left_h=90.0, work_h=48.0, seen=seen)) == (START, 2)
+    action, target = answer("default", view(elapsed_h=6.17, left_h=90.0, work_h=48.0, seen=seen))
+    assert (action, target < MARKET.zones) == (START, True)
+
+
+def test_dear_egress_is_weighed_against_waiting() -> None:
+    """The checkpoint is in region 0, whose two zones went a moment ago; zone 2 is in region 1."""
+    from dataclasses import replace
+
+    seen = Sightings.none(1, 3)
+    for zone in (0, 1):
+        seen.note(np.array([0]), np.array([zone]), np.array([5.9]), np.array([True]))
+        seen.note(np.array([0]), np.array([zone]), np.array([6.0]), np.array([False]))
+    for usd, left_h, expected in ((0.01, 90.0, START), (4.0, 90.0, STAY), (4.0, 49.0, START)):
+        now = view(elapsed_h=6.0, left_h=left_h, seen=seen)
+        market = replace(MARKET, egress_usd=MARKET.egress_usd / 0.1 * usd)
+        choice = deadline_policy("default").decide(replace(now, market=market))
+        assert choice.action[0] == expected, (usd, left_h)
 
 
 def test_chances_fall_with_refusals_and_come_back_with_time() -> None:
