@@ -1,6 +1,6 @@
 """CPU seconds of ``arylcloud plan``: whole process on the bundled and on a synthetic 200,000-offer
 catalogue, and the ranking kernel alone. Run: ``python benchmarks/bench_plan.py [--json] [--check]``;
-with ``--growth`` the kernel over 10² … 10⁶ offers.
+with ``--growth`` the kernel over 10² … 10⁶ offers, ``--svg FILE`` beside it for a chart.
 
 CPU seconds (user + system, children) are the best of several runs: other load makes them larger, never
 smaller. Bytecode is written first, as any installation does. Budgets: docs/performance.md. Figures are
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from policy_chart import chart
 
 from arylcloud.core.job import Constraints, JobSpec, ProfileRef, Resources, Work
 from arylcloud.planner.estimator import Config, Estimate, Refusal, estimate_configs
@@ -140,6 +141,12 @@ def main() -> int:
             print(f"{rows:>9,} offers {ms:9.2f} ms  {1e6 * ms / rows:9.1f} ns/offer")
         for least in (100, 10_000, 100_000):
             print(f"exponent from {least:,} offers on: {exponent(measured, least):.2f}")
+        if "--svg" in sys.argv:
+            line = {f"n^{exponent(measured, 100_000):.2f}": (list(measured), list(measured.values()))}
+            title = "CPU milliseconds of the ranking kernel over offers"
+            Path(sys.argv[sys.argv.index("--svg") + 1]).write_text(
+                chart(title, "offers", "CPU ms", line), encoding="utf-8"
+            )
         return 0
     runs = 10
     figures = {"bundled_s": process_s(None, runs)}
