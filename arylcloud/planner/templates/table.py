@@ -2,10 +2,10 @@
 
 With ``f + 1`` pipelines at least, every layer survives f losses at once. Templates of consecutive sizes n0,
 n0 + 1, … cover every world size from ``(f + 1)·n0`` on. Pipelines for a world size are chosen to end an
-iteration of the global batch soonest: within τ seconds a pipeline of n nodes does ``m_n(τ)`` microbatches, so
-the most that a world of N nodes can do within τ is an unbounded knapsack over sizes; the least τ that does the
-batch is found by bisection, exact to a millionth, without enumerating multisets. Microbatches then go one by
-one to the pipeline that would end soonest, which minimises the longest (the original: the least variance).
+iteration of the global batch soonest: within τ seconds a pipeline of n nodes does ``m_n(τ)`` microbatches,
+so the most that N nodes can do within τ is an unbounded knapsack over sizes; the least τ that does the batch
+is found by bisection, exact to a millionth, without enumerating multisets. Microbatches then go one by one to
+the pipeline that would end soonest, which minimises the longest (the original: the least variance).
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _within(
     """Sizes that add up to ``world``, ``copies`` of them or more, and do the batch in time; else None."""
     able = {n: t.most_microbatches(seconds) for n, t in templates.items() if n <= world}
     able = {n: m for n, m in able.items() if m > 0}
-    # most[c][w]: microbatches of w nodes in c pipelines (c = copies: or more), the last one's size, c before it
+    # most[c][w]: microbatches of w nodes in c pipelines (or more), the last one's size, c before it
     none = (-1, 0, 0)
     most = [[none] * (world + 1) for _ in range(copies + 1)]
     most[0][0] = (0, 0, 0)

@@ -184,6 +184,8 @@ class Fleet:
             return
         self.decided[pool] = seen
         base = [self._base(job, pool) for job in running]
+        if now == base and growth != "even":
+            return  # all have all that they can use
         since = np.array([progress.since[job] for job in running])
         done = np.maximum(self.now - since, 0.0) * [progress.rate[job] for job in running]
         jobs = Elastic(
