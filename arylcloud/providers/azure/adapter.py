@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from arylcloud.core.clock import MarketClock
 from arylcloud.core.errors import ArylError, OtherCloudError
-from arylcloud.core.offer import Market, Offer
+from arylcloud.core.offer import Offer
 from arylcloud.core.ports import Billing, Capabilities, Machine, MachineSpec, MachineState, PricePoint
 from arylcloud.providers.azure import request, selfend, tags
 from arylcloud.providers.azure.client import PUBLIC, Arm
-from arylcloud.providers.azure.ends import Ends
 from arylcloud.providers.azure.images import Images
 from arylcloud.providers.azure.listprice import ListPrices
 from arylcloud.providers.azure.making import Making
 from arylcloud.providers.azure.place import Places
 from arylcloud.providers.azure.prices import SOURCE
 from arylcloud.providers.azure.quota import Quotas
+from arylcloud.providers.azure.roster import Roster
 from arylcloud.providers.azure.selfend import Roles
 from arylcloud.providers.azure.skus import Skus
 from arylcloud.providers.bounds import as_asked, iso, not_offered, user_data_fits, within_cap
@@ -55,8 +52,6 @@ KNOWN: Final = frozenset(
 USER_DATA_BYTES: Final = 48_000
 """64 KB of base64."""
 _MISSING: Final = frozenset({"ResourceGroupNotFound", "InvalidResourceReference", "NotFound"})
-LOOK_EVERY_S: Final = 30.0
-"""How old the power state of a machine that was running may be: a list does not hold it."""
 
 
 def create(state_dir: Path, settings: Mapping[str, str]) -> AzureProvider:
@@ -79,10 +74,7 @@ class AzureProvider:
         self._prices = ListPrices(settings)
         self._roles = Roles(arm, settings)
         self._making = Making(arm, self._roles)
-        self._ends = Ends(arm)
-        self._lock = threading.Lock()
-        self._running: dict[str, float] = {}
-        self._addresses: dict[str, str] = {}
+        self._roster = Roster(arm, self._places, self._making, self._prices, sightings)
 
     @property
     def name(self) -> str:
@@ -147,7 +139,7 @@ class AzureProvider:
             except ArylError as error:
                 raise self._ours_is_gone(error) from error
         vm = self._making.allocated(group, name)
-        machine = self._read(vm)
+        machine = self._roster.read(vm)
         self._sightings.saw(machine)
         self._let_it_end(vm, machine)
         as_asked(spec, machine, self.terminate)
@@ -169,23 +161,8 @@ class AzureProvider:
             raise
 
     def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:
-        del offers  # one question for each group of ours: there are no others to look into
-        groups = [name for name, _, _ in self._places.groups(journal_id)]
-        found: dict[str, Machine] = {}
-        if groups:
-            with ThreadPoolExecutor(min(8, len(groups)), thread_name_prefix="azure-list") as pool:
-                listed = [vm for part in pool.map(self._list, groups) for vm in part]
-                ours = [vm for vm in listed if _is_of(vm, journal_id)]
-                found = {m.instance_id: m for m in pool.map(self._seen, ours) if m is not None}
-        for missing in self._sightings.live():
-            if missing.instance_id not in found and journal_id in (None, missing.journal_id):
-                machine = self._missing(missing)
-                if machine is not None:
-                    found[machine.instance_id] = machine
-        for ended in self._sightings.ended():
-            if journal_id in (None, ended.journal_id):
-                found.setdefault(ended.instance_id, ended)
-        return tuple(found.values())
+        del offers  # there are no other groups to look into
+        return self._roster.machines(journal_id)
 
     def terminate(self, machine: Machine) -> None:
         where = tags.split(machine.instance_id)
@@ -214,93 +191,3 @@ class AzureProvider:
     def _price(self, offer: Offer) -> float | None:
         known = self._prices.now(offer)
         return offer.usd_per_hour if known is None else known[0]
-
-    def _list(self, group: str) -> list[Any]:
-        found = self._arm.find(
-            f"machines in {group}", lambda: list(self._arm.compute.virtual_machines.list(group))
-        )
-        return found or []  # a group that has just been removed
-
-    def _seen(self, vm: Any) -> Machine | None:
-        """As listed, with its power state, unless it was seen running a moment ago."""
-        group, name = tags.of_id(vm.id)
-        key = tags.instance_id(group, name)
-        if tags.word(vm.properties.provisioning_state) != "Deleting":
-            with self._lock:
-                age_s = time.monotonic() - self._running.get(key, float("-inf"))
-            if age_s > LOOK_EVERY_S or tags.word(vm.properties.provisioning_state) != "Succeeded":
-                vm = self._making.look(group, name)
-                if vm is None:  # gone since
-                    return None
-        machine = self._read(vm)
-        self._sightings.saw(machine)
-        return machine
-
-    def _missing(self, missing: Machine) -> Machine | None:
-        """A machine that we know and the list does not: lists lag, and machines end."""
-        where = tags.split(missing.instance_id)
-        vm = self._making.look(*where) if where is not None else None
-        if vm is not None:
-            return self._read(vm)
-        asked_s = self._sightings.asked_s(missing.instance_id)
-        return self._sightings.end(missing.instance_id, *self._ends.of(missing, asked_s))
-
-    def _read(self, vm: Any) -> Machine:
-        machine = tags.machine(vm)
-        if machine is None:
-            raise OtherCloudError(f"azure: {vm.id} does not carry our tags", code="NoTags")
-        if machine.state is MachineState.RUNNING and tags.power(vm) is not None:
-            with self._lock:
-                self._running[machine.instance_id] = time.monotonic()
-        return replace(machine, usd_per_hour=self._price_of(machine), address=self._address(vm, machine))
-
-    def _price_of(self, machine: Machine) -> float | None:
-        """A price that cannot be read is None: the machine exists all the same, and has to be seen."""
-        known = self._prices.now(_offer(machine))
-        return None if known is None else known[0]
-
-    def _address(self, vm: Any, machine: Machine) -> str | None:
-        """Of its network interface, asked once."""
-        with self._lock:
-            known = self._addresses.get(machine.instance_id)
-        profile = vm.properties.network_profile
-        interfaces = (profile.network_interfaces if profile is not None else None) or []
-        if known is not None or machine.state is not MachineState.RUNNING or not interfaces:
-            return known
-        group, name = tags.of_id(interfaces[0].id)
-        try:
-            nic = self._arm.find(name, lambda: self._arm.network.network_interfaces.get(group, name))
-        except ArylError as error:
-            log.warning("address of %s: %s", machine.instance_id, error.message)
-            return None
-        address = (
-            nic.properties.ip_configurations[0].properties.private_ip_address if nic is not None else None
-        )
-        if address:
-            with self._lock:
-                self._addresses[machine.instance_id] = str(address)
-        return address
-
-
-def _is_of(vm: Any, journal_id: str | None) -> bool:
-    marks = vm.tags or {}
-    return tags.JOURNAL in marks and tags.TOKEN in marks and journal_id in (None, marks[tags.JOURNAL])
-
-
-def _offer(machine: Machine) -> Offer:
-    """What it is an instance of, for its price."""
-    return Offer(
-        cloud="azure",
-        region=machine.region,
-        zone=machine.zone,
-        instance_type=machine.instance_type,
-        gpu=None,
-        gpu_count=None,
-        gpu_mem_gib=None,
-        vcpus=None,
-        mem_gib=None,
-        market=Market(machine.market),
-        usd_per_hour=None,
-        as_of=None,
-        source=SOURCE,
-    )

@@ -19,8 +19,7 @@ from providers.contract import gone, of, wait_for
 from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError, UsageError
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, Machine, MachineState, Resource, Verdict
-from arylcloud.providers.azure import adapter as module
-from arylcloud.providers.azure import checks, infrastructure, permissions, tags
+from arylcloud.providers.azure import checks, infrastructure, permissions, roster, tags
 from arylcloud.providers.azure.adapter import AzureProvider
 from arylcloud.providers.azure.infrastructure import AzureInfrastructure
 
@@ -64,7 +63,7 @@ def test_an_end_that_is_under_way_is_not_ours(
     azure: AzureEmulator, sub: Subscription, connected: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A launcher that sees it go, and asks for its end as well, has not ended it."""
-    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(roster, "LOOK_EVERY_S", 0.0)
     sub.log_lag_s, sub.end_s = 600.0, 0.5
     adapter = connected()
     machine = adapter.create(spec(offer()))
@@ -117,7 +116,7 @@ def test_a_machine_that_is_only_switched_off(
     azure: AzureEmulator, sub: Subscription, connected: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Azure bills it on: it is not gone, and whoever looks has to end it."""
-    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(roster, "LOOK_EVERY_S", 0.0)
     adapter = connected()
     machine = adapter.create(spec(offer(market=Market.ON_DEMAND)))
     with sub.lock:

@@ -1,0 +1,152 @@
+"""Which machines there are and were: what Azure lists, lists not yet, and has forgotten."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Final
+
+from arylcloud.core.errors import ArylError, OtherCloudError
+from arylcloud.core.offer import Market, Offer
+from arylcloud.core.ports import Machine, MachineState
+from arylcloud.providers.azure import tags
+from arylcloud.providers.azure.client import Arm
+from arylcloud.providers.azure.ends import Ends
+from arylcloud.providers.azure.listprice import ListPrices
+from arylcloud.providers.azure.making import Making
+from arylcloud.providers.azure.place import Places
+from arylcloud.providers.azure.prices import SOURCE
+from arylcloud.providers.sightings import Sightings
+
+log = logging.getLogger("arylcloud.azure")
+LOOK_EVERY_S: Final = 30.0
+"""How old the power state of a machine that was running may be: a list does not hold it."""
+
+
+class Roster:
+    """Safe to use from several threads."""
+
+    def __init__(
+        self, arm: Arm, places: Places, making: Making, prices: ListPrices, sightings: Sightings
+    ) -> None:
+        self._arm = arm
+        self._places = places
+        self._making = making
+        self._prices = prices
+        self._sightings = sightings
+        self._ends = Ends(arm)
+        self._lock = threading.Lock()
+        self._running: dict[str, float] = {}
+        self._addresses: dict[str, str] = {}
+
+    def machines(self, journal_id: str | None) -> tuple[Machine, ...]:
+        """As the port's ``list_machines``: one question for each group of ours."""
+        groups = [name for name, _, _ in self._places.groups(journal_id)]
+        found: dict[str, Machine] = {}
+        if groups:
+            with ThreadPoolExecutor(min(8, len(groups)), thread_name_prefix="azure-list") as pool:
+                listed = [vm for part in pool.map(self._list, groups) for vm in part]
+                ours = [vm for vm in listed if _is_of(vm, journal_id)]
+                found = {m.instance_id: m for m in pool.map(self._seen, ours) if m is not None}
+        for missing in self._sightings.live():
+            if missing.instance_id not in found and journal_id in (None, missing.journal_id):
+                machine = self._missing(missing)
+                if machine is not None:
+                    found[machine.instance_id] = machine
+        for ended in self._sightings.ended():
+            if journal_id in (None, ended.journal_id):
+                found.setdefault(ended.instance_id, ended)
+        return tuple(found.values())
+
+    def _list(self, group: str) -> list[Any]:
+        found = self._arm.find(
+            f"machines in {group}", lambda: list(self._arm.compute.virtual_machines.list(group))
+        )
+        return found or []  # a group that has just been removed
+
+    def _seen(self, vm: Any) -> Machine | None:
+        """As listed, with its power state, unless it was seen running a moment ago."""
+        group, name = tags.of_id(vm.id)
+        key = tags.instance_id(group, name)
+        if tags.word(vm.properties.provisioning_state) != "Deleting":
+            with self._lock:
+                age_s = time.monotonic() - self._running.get(key, float("-inf"))
+            if age_s > LOOK_EVERY_S or tags.word(vm.properties.provisioning_state) != "Succeeded":
+                vm = self._making.look(group, name)
+                if vm is None:  # gone since
+                    return None
+        machine = self.read(vm)
+        self._sightings.saw(machine)
+        return machine
+
+    def _missing(self, missing: Machine) -> Machine | None:
+        """A machine that we know and the list does not: lists lag, and machines end."""
+        where = tags.split(missing.instance_id)
+        vm = self._making.look(*where) if where is not None else None
+        if vm is not None:
+            return self.read(vm)
+        asked_s = self._sightings.asked_s(missing.instance_id)
+        return self._sightings.end(missing.instance_id, *self._ends.of(missing, asked_s))
+
+    def read(self, vm: Any) -> Machine:
+        machine = tags.machine(vm)
+        if machine is None:
+            raise OtherCloudError(f"azure: {vm.id} does not carry our tags", code="NoTags")
+        if machine.state is MachineState.RUNNING and tags.power(vm) is not None:
+            with self._lock:
+                self._running[machine.instance_id] = time.monotonic()
+        return replace(machine, usd_per_hour=self._price_of(machine), address=self._address(vm, machine))
+
+    def _price_of(self, machine: Machine) -> float | None:
+        """A price that cannot be read is None: the machine exists all the same, and has to be seen."""
+        known = self._prices.now(_offer(machine))
+        return None if known is None else known[0]
+
+    def _address(self, vm: Any, machine: Machine) -> str | None:
+        """Of its network interface, asked once."""
+        with self._lock:
+            known = self._addresses.get(machine.instance_id)
+        profile = vm.properties.network_profile
+        interfaces = (profile.network_interfaces if profile is not None else None) or []
+        if known is not None or machine.state is not MachineState.RUNNING or not interfaces:
+            return known
+        group, name = tags.of_id(interfaces[0].id)
+        try:
+            nic = self._arm.find(name, lambda: self._arm.network.network_interfaces.get(group, name))
+        except ArylError as error:
+            log.warning("address of %s: %s", machine.instance_id, error.message)
+            return None
+        address = (
+            nic.properties.ip_configurations[0].properties.private_ip_address if nic is not None else None
+        )
+        if address:
+            with self._lock:
+                self._addresses[machine.instance_id] = str(address)
+        return address
+
+
+def _is_of(vm: Any, journal_id: str | None) -> bool:
+    marks = vm.tags or {}
+    return tags.JOURNAL in marks and tags.TOKEN in marks and journal_id in (None, marks[tags.JOURNAL])
+
+
+def _offer(machine: Machine) -> Offer:
+    """What it is an instance of, for its price."""
+    return Offer(
+        cloud="azure",
+        region=machine.region,
+        zone=machine.zone,
+        instance_type=machine.instance_type,
+        gpu=None,
+        gpu_count=None,
+        gpu_mem_gib=None,
+        vcpus=None,
+        mem_gib=None,
+        market=Market(machine.market),
+        usd_per_hour=None,
+        as_of=None,
+        source=SOURCE,
+    )
