@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Literal
 
 from arylcloud.core.clock import ManualClock, MarketClock
@@ -54,6 +55,8 @@ class WorldMachine:
     acts_at_s: float | None = None
     """A notice is out: the cloud takes it back then."""
     stopping_until_s: float | None = None
+    off: bool = False
+    """It has switched itself off, and is paid for."""
     ended_s: float | None = None
     cause: EndCause | None = None
 
@@ -75,6 +78,10 @@ class World:
     """How late a machine lands whose create had no answer."""
     full: set[str] = field(default_factory=set)
     """Offer keys without capacity."""
+    room: dict[str, int] = field(default_factory=dict)
+    """By offer key: how many machines there may be at once; without an entry any number."""
+    unsold: set[str] = field(default_factory=set)
+    """Offer keys that it does not have at all."""
     says: dict[str, ArylError] = field(default_factory=dict)
     """By offer key: what every create of it is answered with."""
     list_lag_s: float = 0.0
@@ -123,6 +130,10 @@ class World:
         if machine.acts_at_s is None:
             machine.acts_at_s = self.clock.at_s + lead_s
 
+    def shut_down(self, instance_id: str) -> None:
+        """The machine switches itself off, and its cloud bills it on (Azure's way)."""
+        self.born[instance_id].off = True
+
     def power_off(self, instance_id: str) -> None:
         """The machine ends itself."""
         machine = self.born[instance_id]
@@ -157,7 +168,12 @@ class World:
         )
 
     def quote(self, offer: Offer) -> Offer:
-        return offer
+        if offer.key in self.unsold:
+            raise CapacityError(f"{offer.key} is not sold", code="Unsupported")
+        now_s = self.clock.at_s
+        price = self._price_at(offer, self.price_of(offer), self.market_clock.market_s(now_s))
+        as_of = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return replace(offer, usd_per_hour=price, as_of=as_of, source=self.cloud)
 
     def create(self, spec: MachineSpec) -> Machine:
         self.creates += 1
@@ -174,12 +190,13 @@ class World:
             return self._row(first)
         if (said := self.says.get(spec.offer.key)) is not None:
             raise said
-        if trouble == "capacity" or spec.offer.key in self.full:
+        if self._no_room(spec.offer, trouble):
             raise CapacityError(f"no capacity for {spec.offer.key}", code="InsufficientInstanceCapacity")
         if trouble == "quota":
             raise QuotaError("over quota", code="MaxSpotInstanceCountExceeded")
         if trouble == "lost_call":
             raise OtherCloudError("the connection broke", code="ConnectionError")
+        self._held_to_cap(spec)
         number = len(self.born) + 1
         late = trouble in ("lost_answer", "capacity_and_lands")
         lands_at_s = now_s + (self.landing_s if late else 0.0)
@@ -232,15 +249,31 @@ class World:
         price = self.price_of(offer)
         return () if price is None or to_s < from_s else (PricePoint(from_s=from_s, usd_per_hour=price),)
 
+    def _no_room(self, offer: Offer, trouble: str | None) -> bool:
+        there = sum(m.ended_s is None and m.spec.offer.key == offer.key for m in self.born.values())
+        full = offer.key in self.full or offer.key in self.unsold
+        return trouble == "capacity" or full or there >= self.room.get(offer.key, there + 1)
+
+    def _held_to_cap(self, spec: MachineSpec) -> None:
+        """By the price that it names; what it charges in the end (``price_of``) may be another."""
+        price = self._price_at(
+            spec.offer, spec.offer.usd_per_hour, self.market_clock.market_s(self.clock.at_s)
+        )
+        if price is not None and spec.max_usd_per_hour is not None and price > spec.max_usd_per_hour:
+            raise CapacityError(f"{spec.offer.key} costs ${price:.4f}/h", code="SpotMaxPriceTooLow")
+
     def _price_now(self, machine: WorldMachine) -> float | None:
         now_s = self.market_clock.market_s(self.clock.at_s)
-        past = [p for p in self.steps.get(machine.spec.offer.key, ()) if p.from_s <= now_s]
-        return past[-1].usd_per_hour if past else machine.price
+        return self._price_at(machine.spec.offer, machine.price, now_s)
+
+    def _price_at(self, offer: Offer, else_usd: float | None, at_s: float) -> float | None:
+        past = [p for p in self.steps.get(offer.key, ()) if p.from_s <= at_s]
+        return past[-1].usd_per_hour if past else else_usd
 
     def _row(self, machine: WorldMachine) -> Machine:
         if machine.ended_s is not None:
             state = MachineState.GONE
-        elif machine.stopping_until_s is not None:
+        elif machine.stopping_until_s is not None or machine.off:
             state = MachineState.STOPPING
         else:
             state = MachineState.RUNNING
