@@ -19,6 +19,10 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+import numpy as np
+
+from arylcloud.planner.loaning.reclaim import cheapest, least
+from arylcloud.planner.loaning.servers import Servers
 from arylcloud.simulation.cluster.traces import read_trace
 from arylcloud.simulation.cluster.workload import Jobs
 from arylcloud.simulation.loaning.fleet import Settings
@@ -43,6 +47,15 @@ WANTED_JCT = {
     ("philly", "realistic"): 1.27,
 }
 
+BARRED = (
+    ("aryl", "linear"),
+    ("aryl", "realistic"),
+    ("default", "realistic"),
+    ("loaning_only", "linear"),
+    ("elastic_only", "linear"),
+    ("elastic_only", "realistic"),
+)
+
 Row = dict[str, Any]
 Key = tuple[str, str, str, int, str]
 
@@ -50,8 +63,8 @@ Key = tuple[str, str, str, int, str]
 class Study:
     """Runs by (trace, setting, scheme, seed, variant), each made once."""
 
-    def __init__(self, data: Path, file: Path | None) -> None:
-        self.data, self.file = data, file
+    def __init__(self, data: Path, file: Path | None, *, only_kept: bool = False) -> None:
+        self.data, self.file, self.only_kept = data, file, only_kept
         self.rows: dict[Key, Row] = {}
         self.jobs: dict[str, Jobs] = {}
         self.curves = read_curves(data / "profiles_elasticflow_throughput.csv.gz")
@@ -65,6 +78,10 @@ class Study:
     @staticmethod
     def key(trace: str, setting: str, scheme: str, seed: int = 0, variant: str = "") -> Key:
         return trace, setting, scheme, seed, variant
+
+    def has(self, trace: str, setting: str, scheme: str, seed: int = 0, variant: str = "") -> bool:
+        """Whether a row may be shown: always, unless only those kept are."""
+        return not self.only_kept or self.key(trace, setting, scheme, seed, variant) in self.rows
 
     def get(self, trace: str, setting: str, scheme: str, seed: int = 0, variant: str = "") -> Row:
         """A row; ``variant`` is ``name=value,…`` of :func:`workload` or :class:`Settings`."""
@@ -131,6 +148,7 @@ class Study:
             "queue": base["queue_mean_s"] / row["queue_mean_s"],
             "jct": base["jct_mean_s"] / row["jct_mean_s"],
             "usage": row["usage"] / base["usage"] - 1,
+            "work_usage": row["work_usage"] / base["work_usage"] - 1,
         }
 
 
@@ -147,20 +165,22 @@ def main() -> int:
     parser.add_argument("--rows", type=Path, help="keep the runs' figures here")
     parser.add_argument("--traces", default="A,B,philly")
     parser.add_argument("--seeds", default="0:8", help="FROM:TO")
+    parser.add_argument("--kept", action="store_true", help="run nothing: show what FILE has")
     parser.add_argument("--check", action="store_true", help="exit 1 where a bar is missed")
     given = parser.parse_args()
     folder = os.environ.get("ARYLCLOUD_STUDY_DATA")
     if not folder or not (Path(folder) / "traces").is_dir():
         print("no study data (ARYLCLOUD_STUDY_DATA): nothing to do")
         return 0
-    study = Study(Path(folder) / "traces", given.rows)
+    study = Study(Path(folder) / "traces", given.rows, only_kept=given.kept)
     first, last = (int(x) for x in given.seeds.split(":"))
     seeds = range(first, last)
     missed: list[str] = []
     for trace in given.traces.split(","):
         missed += _trace(study, trace, seeds)
     if "A" in given.traces.split(","):
-        missed += _reclaim(study, range(first, min(last, 4)))
+        missed += _brute_force()
+        missed += _reclaim(study, list(range(first, min(last, 4))))
         _shares(study)
     for line in missed:
         print(f"MISSED: {line}")
@@ -170,21 +190,28 @@ def main() -> int:
 def _trace(study: Study, trace: str, seeds: range) -> list[str]:
     for seed in seeds:  # seed by seed, so that what is there when it is stopped is whole
         for scheme, setting, some in _plan(seeds):
-            if seed in some:
+            if seed in some and not study.only_kept:
                 study.get(trace, setting, scheme, seed)
+    whole = [s for s in seeds if all(study.has(trace, setting, scheme, s) for scheme, setting in BARRED)]
+    if not study.has(trace, "linear", "fifo") or not whole:
+        print(f"\n## {trace}: no seed is complete")
+        return []
     base = study.get(trace, "linear", "fifo")
     full = 1.0 / base["usage"] - 1.0
     print(f"\n## {trace}: FIFO with backfill, queue {base['queue_mean_s']:,.0f} s,", end=" ")
     print(f"JCT {base['jct_mean_s']:,.0f} s, usage {base['usage']:.3f} (ceiling {full:+.1%}),", end=" ")
     print(f"{base['queue_late_share']:.0%} of the queueing in the last six days\n")
     print(
-        "| scheme | setting | seeds | queue ÷ | min–max | JCT ÷ | min–max | usage | queue p95, p99 (s) "
+        "| scheme | setting | seeds | queue ÷ | min–max | JCT ÷ | min–max | usage, by work "
+        "| queue p95, p99 (s) "
         "| ended | displaced | CPU s |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     for scheme, setting, some in _plan(seeds):
-        _line(study, trace, scheme, setting, some)
-    return _bars(study, trace, seeds)
+        shown = [seed for seed in some if study.has(trace, setting, scheme, seed)]
+        if shown:
+            _line(study, trace, scheme, setting, shown)
+    return _bars(study, trace, whole)
 
 
 def _plan(seeds: range) -> list[tuple[str, str, range]]:
@@ -210,20 +237,21 @@ def _plan(seeds: range) -> list[tuple[str, str, range]]:
     ]
 
 
-def _line(study: Study, trace: str, scheme: str, setting: str, seeds: range, variant: str = "") -> None:
+def _line(study: Study, trace: str, scheme: str, setting: str, seeds: list[int], variant: str = "") -> None:
     rows = [study.get(trace, setting, scheme, seed, variant) for seed in seeds]
     ratios = [study.ratios(trace, setting, scheme, seed, variant) for seed in seeds]
     queue, jct = [r["queue"] for r in ratios], [r["jct"] for r in ratios]
     print(
         f"| {scheme} | {setting} | {len(seeds)} | {median(queue):.1f} | {min(queue):.1f}–{max(queue):.1f} "
-        f"| {median(jct):.3f} | {min(jct):.3f}–{max(jct):.3f} | {median(r['usage'] for r in ratios):+.1%} "
+        f"| {median(jct):.3f} | {min(jct):.3f}–{max(jct):.3f} "
+        f"| {median(r['usage'] for r in ratios):+.1%}, {median(r['work_usage'] for r in ratios):+.1%} "
         f"| {median(r['queue_p95_s'] for r in rows):,.0f}, {median(r['queue_p99_s'] for r in rows):,.0f} "
         f"| {median(r['ended'] for r in rows):,.0f} | {median(r['preempted'] for r in rows):,.0f} "
         f"| {max(r['cpu_s'] for r in rows):.1f} |"
     )
 
 
-def _bars(study: Study, trace: str, seeds: range) -> list[str]:
+def _bars(study: Study, trace: str, seeds: list[int]) -> list[str]:
     base = study.get(trace, "linear", "fifo")
     missed: list[str] = []
 
@@ -232,14 +260,14 @@ def _bars(study: Study, trace: str, seeds: range) -> list[str]:
         if not good:
             missed.append(f"{trace}: {what}")
 
-    print()
+    print(f"\nBars, over seeds {', '.join(map(str, seeds))}:\n")
     queue = base["queue_mean_s"]
     hold(f"baseline mean queue {queue:,.0f} s in 2,400–3,600", 2400 <= queue <= 3600)
     limits = [bound(base, study.get(trace, "linear", "aryl", seed)["elastic_work"]) for seed in seeds]
-    for setting, least in (("linear", 10.0), ("realistic", 5.0)):
+    for setting, wanted_queue in (("linear", 10.0), ("realistic", 5.0)):
         found = [study.ratios(trace, setting, "aryl", seed) for seed in seeds]
         worst = min(r["queue"] for r in found)
-        hold(f"Aryl {setting}: queue ÷ {worst:.1f} at worst, wanted {least:g}", worst >= least)
+        hold(f"Aryl {setting}: queue ÷ {worst:.1f} at worst, wanted {wanted_queue:g}", worst >= wanted_queue)
         middle, wanted = median(r["jct"] for r in found), WANTED_JCT[trace, setting]
         hold(f"Aryl {setting}: JCT ÷ {middle:.3f}, wanted {wanted} ± .03", abs(middle - wanted) <= 0.03)
         shares = [r["jct"] / limit for r, limit in zip(found, limits, strict=True)]
@@ -273,12 +301,16 @@ def _bars(study: Study, trace: str, seeds: range) -> list[str]:
     return missed
 
 
-def _reclaim(study: Study, seeds: range) -> list[str]:
-    print("\n## Reclaim (A, SJF + saved time, loans first, realistic; mean of the seeds)\n")
+def _reclaim(study: Study, seeds: list[int]) -> list[str]:
+    hows = ("random", "fewest", "servers", "dollars")
+    seeds = [s for s in seeds if all(study.has("A", "realistic", f"reclaim_{how}", s) for how in hows)]
+    if not seeds:
+        return []
+    print("\n## Reclaim (A, SJF + saved time, loans first, realistic; mean of seeds", *seeds, ")\n")
     print("| order | jobs ended | GPU-hours lost | collateral |")
     print("|---|---|---|---|")
     ended, lost = {}, {}
-    for how in ("random", "fewest", "servers", "dollars"):
+    for how in hows:
         rows = [study.get("A", "realistic", f"reclaim_{how}", seed) for seed in seeds]
         ended[how], lost[how] = mean(r["ended"] for r in rows), mean(r["lost_gpu_h"] for r in rows)
         print(
@@ -297,6 +329,50 @@ def _reclaim(study: Study, seeds: range) -> list[str]:
     return missed
 
 
+def _brute_force() -> list[str]:
+    """Reclaims of pools of 4 to 12 servers filled best fit, against every choice."""
+    print("\n## Reclaim against every choice (400 pools of 4 to 12 servers)\n")
+    print("| loss | Aryl's greedy ÷ least | with swaps ÷ least | exact |")
+    print("|---|---|---|---|")
+    missed = []
+    for name in ("jobs", "dollars"):
+        totals, exact = [0.0, 0.0, 0.0], 0
+        for seed in range(400):
+            hosts, loss, count = _pool(seed, dollars=name == "dollars")
+            answers = (
+                cheapest(hosts, count, loss, swaps=False),
+                cheapest(hosts, count, loss),
+                least(hosts, count, loss),
+            )
+            totals = [t + a.loss for t, a in zip(totals, answers, strict=True)]
+            exact += answers[1].loss <= answers[2].loss + 1e-9
+        greedy, ours = totals[0] / totals[2], totals[1] / totals[2]
+        print(f"| {name} | {greedy:.4f} | {ours:.4f} | {exact / 400:.1%} |")
+        if ours > 1.01:
+            missed.append(f"reclaim by {name}: {ours:.4f} of brute force, wanted 1.01")
+    return missed
+
+
+def _pool(seed: int, *, dollars: bool) -> tuple[dict[int, dict[int, int]], dict[int, float], int]:
+    """Fungible jobs as trace A has them (1, 2, 4, 8 GPUs, thrice that here), some ended again."""
+    rng = np.random.default_rng(seed)
+    pool = Servers(int(rng.integers(4, 13)))
+    for job in range(200):
+        places = pool.find(3 * int(rng.choice([1, 2, 4, 8], p=[0.8, 0.08, 0.06, 0.06])))
+        if places is None:
+            break
+        pool.put(job, places)
+    for job in list(pool.base_at):
+        if rng.random() < 0.3:
+            pool.remove(job)
+    hosts = {s: there for s, there in enumerate(pool.base_on) if there}
+    loss = {
+        job: float(rng.uniform(63, 1863)) * sum(g for _, g in places) / 3 if dollars else 1.0
+        for job, places in pool.base_at.items()
+    }
+    return hosts, loss, int(rng.integers(1, len(hosts) + 1))
+
+
 def _shares(study: Study) -> None:
     print("\n## Where 1.50 appears (Aryl, JCT ÷, seed 0)\n")
     print("| elastic | A linear | A realistic | B linear |")
@@ -309,10 +385,12 @@ def _shares(study: Study) -> None:
         ("the 5 % with most GPU-time", "largest=yes"),
     ):
         cells = [
-            study.ratios(trace, setting, "aryl", 0, variant)["jct"]
+            f"{study.ratios(trace, setting, 'aryl', 0, variant)['jct']:.3f}"
+            if study.has(trace, setting, "aryl", 0, variant)
+            else "–"
             for trace, setting in (("A", "linear"), ("A", "realistic"), ("B", "linear"))
         ]
-        print(f"| {label} | " + " | ".join(f"{c:.3f}" for c in cells) + " |")
+        print(f"| {label} | " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ class Tally:
     total_gpu_s: float = 0.0
     """All GPUs of both clusters."""
     own_total_gpu_s: float = 0.0
+    work_gpu_s: float = 0.0
+    """Training work done and not lost again, in seconds of a job on its own GPUs, times those."""
     loans: int = 0
     returns: int = 0
     """Servers lent and given back."""
@@ -74,6 +76,8 @@ class Figures:
     jct_p95_s: float
     usage: float
     """In use, of all GPUs of both clusters."""
+    work_usage: float
+    """The same, training counted by the work done: what a borrowed GPU or one more worker adds."""
     training_usage: float
     ended: int
     preempted: int
@@ -101,6 +105,7 @@ def figures(outcome: Outcome) -> Figures:
         jct_median_s=float(np.median(jct)),
         jct_p95_s=float(np.percentile(jct, 95)),
         usage=in_use / t.total_gpu_s,
+        work_usage=(t.work_gpu_s + t.inference_gpu_s) / t.total_gpu_s,
         training_usage=t.own_gpu_s / t.own_total_gpu_s,
         ended=t.ended,
         preempted=t.preempted,

@@ -38,6 +38,7 @@ class _Run(Fleet):
         self.step = 0
         self.offered = 0
         self.unfinished = len(jobs)
+        self.ended = [False] * len(jobs)
 
     # ------------------------------------------------------------ the loop
     def run(self) -> Outcome:
@@ -86,6 +87,15 @@ class _Run(Fleet):
             tally.inference_gpu_s += self.serving * span
         self.now = until
 
+    def _work_left(self) -> float:
+        """GPU-seconds still to do, of all jobs, as of now."""
+        progress = self.progress
+        since, rate = np.array(progress.since), np.array(progress.rate)
+        runs = np.array(self.pool) >= 0
+        left = np.array(progress.left) - np.where(runs, np.maximum(self.now - since, 0.0) * rate, 0.0)
+        left[np.array(self.ended)] = 0.0
+        return float(left @ np.array(self.jobs.gpus))
+
     # ------------------------------------------------------------ events
     def _arrive(self, job: int) -> None:
         need = self._need(job)
@@ -97,11 +107,14 @@ class _Run(Fleet):
 
     def _finish(self, job: int) -> None:
         self._leave(job)
+        self.ended[job] = True
         self.jct_s[job] = self.now - self.jobs.submit_s[job]
         self.unfinished -= 1
         self._admit()
 
     def _tick(self) -> None:
+        if self.now in (self.from_s, self.to_s):
+            self.tally.work_gpu_s += self._work_left() * (1 if self.now == self.from_s else -1)
         self.serving = self.inference.used(self.step) * self.lent_gpus
         if self.scheme.loans != "none":
             self._loans()

@@ -201,3 +201,27 @@ def test_the_baseline_queues_as_published_and_aryl_does_not() -> None:
     assert fifo.queue_mean_s / loaning.queue_mean_s >= 2.3
     assert fifo.jct_mean_s / loaning.jct_mean_s == pytest.approx(1.12, abs=0.03)
     assert loaning.usage > fifo.usage
+
+
+@pytest.mark.parametrize("scheme", ["fifo", "aryl", "default"])
+def test_work_done_is_the_work_there_was(scheme: str) -> None:
+    """However often it was lost and done again, and on however slow GPUs."""
+    rng = np.random.default_rng(5)
+    n = 80
+    jobs = Workload(
+        submit_s=np.sort(rng.uniform(0, 40_000, n)).tolist(),
+        work_s=rng.exponential(4000, n).tolist(),
+        gpus=rng.choice([1, 2, 4, 8], n).tolist(),
+        elastic=(rng.random(n) < 0.4).tolist(),
+        fungible=(rng.random(n) < 0.6).tolist(),
+        power=rng.uniform(0.1, 1.0, n).tolist(),
+    )
+    inference = Inference(share=rng.uniform(0.2, 1.0, 50), step_s=300.0, servers=4)
+    settings = Settings(servers=3, resize_s=63.0, from_day=0.0, to_day=3.0)
+    found = simulate(jobs, inference, SCHEMES[scheme], settings)
+    assert found.end_s < 3 * 86_400
+    assert found.tally.work_gpu_s == pytest.approx(float(np.dot(jobs.work_s, jobs.gpus)))
+    half = simulate(
+        jobs, inference, SCHEMES[scheme], Settings(servers=3, resize_s=63.0, to_day=3.0, from_day=0.25)
+    )
+    assert 0 < half.tally.work_gpu_s < found.tally.work_gpu_s
