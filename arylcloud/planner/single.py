@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Offer
 from arylcloud.core.plan import Candidate, CatalogueStamp, Plan, Quantiles, Rejection, Usd
-from arylcloud.planner import explain
+from arylcloud.planner import explain, losses
 from arylcloud.planner.cost import central, expected, pessimistic
 from arylcloud.planner.estimator import step_note
 from arylcloud.planner.evaluate import (
@@ -117,6 +117,7 @@ def plan_job(
             other_gpu=rival(rivals.other_gpu),
         ),
     )
+    fewer = losses.say(spec, losses.worlds(every, first))
     step = step_note(spec.profile, spec.work.unit, library=library)
     return Plan(
         job=spec,
@@ -127,7 +128,13 @@ def plan_job(
         candidates=picked,
         rejected=rejected,
         # what all figures rest on stands right behind the answer
-        why=(*why[:1], *((step,) if step else ()), *why[1:], *every.cands.notes),
+        why=(
+            *why[:1],
+            *((step,) if step else ()),
+            *why[1:],
+            *((fewer,) if fewer else ()),
+            *every.cands.notes,
+        ),
         seed=seed,
         frontier=on_front,
     )
