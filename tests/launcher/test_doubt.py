@@ -227,3 +227,38 @@ def test_what_a_receiver_does_stops_nothing(tmp_path: Path, error: Exception) ->
     assert ("suspect", False) in told
     assert ("ended", False) in told
     assert len(told) == len(set(told)), "each once"
+
+
+# ---------------------------------------------------------------- machines that are kept, and do not run
+
+
+def test_a_machine_that_has_shut_itself_down_is_ended(tmp_path: Path) -> None:
+    """Its cloud bills it on, and would never say that it is gone."""
+    h = Harness(tmp_path)
+    h.agents.total_steps = 60
+    h.until(RUNNING)
+    h.tick(5)
+    first = h.running[0].instance_id
+    h.world.shut_down(first)
+    h.tick(2)
+    assert h.world.born[first].ended_s is None, "while it is heard, nothing is concluded"
+    h.agents.silence(first, 10_000)
+    h.tick(int(TIMING.silent_s) + 8)
+    assert h.world.born[first].ended_s is not None
+    (ending,) = [e for e in h.of(ev.LeaseEnding) if e.code == "stopped"]  # type: ignore[attr-defined]
+    assert "does not run" in ending.why
+    finish(h, within=400)
+    assert h.world.creates == 2
+
+
+def test_a_machine_that_never_came_to_run_is_ended_at_once(tmp_path: Path) -> None:
+    """Azure found no room for it, and said so too late for its create."""
+    h = Harness(tmp_path)
+    h.until(JobPhase.PROVISIONING)
+    h.tick(1)
+    (first,) = h.world.born
+    h.world.shut_down(first)
+    h.agents.silence(first, 10_000)
+    h.tick(8)
+    assert h.world.born[first].ended_s is not None
+    finish(h, within=400)

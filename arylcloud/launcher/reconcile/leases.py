@@ -30,9 +30,9 @@ def judge(d: Draft) -> None:
             case LeasePhase.INTENDED:
                 _uncertain(d, lease)
             case LeasePhase.PENDING:
-                _ = _too_dear(d, lease) or _doomed(d, lease) or _booting(d, lease)
+                _ = _too_dear(d, lease) or _doomed(d, lease) or _stopped(d, lease) or _booting(d, lease)
             case LeasePhase.READY | LeasePhase.SUSPECT:
-                _ = _too_dear(d, lease) or _broken(d, lease) or _lost(d, lease)
+                _ = _too_dear(d, lease) or _broken(d, lease) or _stopped(d, lease) or _lost(d, lease)
             case LeasePhase.DOOMED:
                 _doomed(d, lease)
             case _:
@@ -122,6 +122,16 @@ def _broken(d: Draft, lease: Lease) -> bool:
         return False
     d.end(lease, "broken", message)
     _bar(d, lease, "broken", message)
+    return True
+
+
+def _stopped(d: Draft, lease: Lease) -> bool:
+    """Not gone, and not running either, though nobody of us has asked: Azure bills a machine that has shut
+    itself down, and keeps what it found no room for, until they are ended."""
+    machine = d.machine(lease)
+    if lease.phase is LeasePhase.READY or machine is None or machine.state is not MachineState.STOPPING:
+        return False
+    d.end(lease, "stopped", "its cloud keeps it, but it does not run")
     return True
 
 
