@@ -74,7 +74,7 @@ class AzureProvider:
         self._prices = ListPrices(settings)
         self._roles = Roles(arm, settings)
         self._making = Making(arm, self._roles)
-        self._roster = Roster(arm, self._places, self._making, self._prices, sightings)
+        self._roster = Roster(arm, self._places, self._making, self._roles, self._prices, sightings)
 
     @property
     def name(self) -> str:
@@ -155,7 +155,7 @@ class AzureProvider:
 
     def _let_it_end(self, vm: Any, machine: Machine) -> None:
         try:
-            self._roles.give(vm)
+            self._roster.entitle(vm)
         except ArylError:
             self.terminate(machine)  # nobody would end it, should the launcher be lost
             raise

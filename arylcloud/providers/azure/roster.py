@@ -19,6 +19,7 @@ from arylcloud.providers.azure.listprice import ListPrices
 from arylcloud.providers.azure.making import Making
 from arylcloud.providers.azure.place import Places
 from arylcloud.providers.azure.prices import SOURCE
+from arylcloud.providers.azure.selfend import Roles
 from arylcloud.providers.sightings import Sightings
 
 log = logging.getLogger("arylcloud.azure")
@@ -30,17 +31,25 @@ class Roster:
     """Safe to use from several threads."""
 
     def __init__(
-        self, arm: Arm, places: Places, making: Making, prices: ListPrices, sightings: Sightings
+        self,
+        arm: Arm,
+        places: Places,
+        making: Making,
+        roles: Roles,
+        prices: ListPrices,
+        sightings: Sightings,
     ) -> None:
         self._arm = arm
         self._places = places
         self._making = making
+        self._roles = roles
         self._prices = prices
         self._sightings = sightings
         self._ends = Ends(arm)
         self._lock = threading.Lock()
         self._running: dict[str, float] = {}
         self._addresses: dict[str, str] = {}
+        self._entitled: set[str] = set()
 
     def machines(self, journal_id: str | None) -> tuple[Machine, ...]:
         """As the port's ``list_machines``: one question for each group of ours."""
@@ -50,7 +59,8 @@ class Roster:
             with ThreadPoolExecutor(min(8, len(groups)), thread_name_prefix="azure-list") as pool:
                 listed = [vm for part in pool.map(self._list, groups) for vm in part]
                 ours = [vm for vm in listed if _is_of(vm, journal_id)]
-                found = {m.instance_id: m for m in pool.map(self._seen, ours) if m is not None}
+                seen = pool.map(lambda vm: self._seen(vm, ours=journal_id is not None), ours)
+                found = {m.instance_id: m for m in seen if m is not None}
         for missing in self._sightings.live():
             if missing.instance_id not in found and journal_id in (None, missing.journal_id):
                 machine = self._missing(missing)
@@ -67,8 +77,14 @@ class Roster:
         )
         return found or []  # a group that has just been removed
 
-    def _seen(self, vm: Any) -> Machine | None:
-        """As listed, with its power state, unless it was seen running a moment ago."""
+    def entitle(self, vm: Any) -> None:
+        """It may end itself from now on. Raises as ``Roles.give``."""
+        self._roles.give(vm)
+        self._entitled.add(tags.instance_id(*tags.of_id(vm.id)))
+
+    def _seen(self, vm: Any, *, ours: bool) -> Machine | None:
+        """As listed, with its power state, unless it was seen running a moment ago. One of ours whose order
+        had no answer has not been given its role: it gets it now."""
         group, name = tags.of_id(vm.id)
         key = tags.instance_id(group, name)
         if tags.word(vm.properties.provisioning_state) != "Deleting":
@@ -80,6 +96,11 @@ class Roster:
                     return None
         machine = self.read(vm)
         self._sightings.saw(machine)
+        if ours and key not in self._entitled and machine.state is MachineState.RUNNING:
+            try:
+                self.entitle(vm)
+            except ArylError as error:
+                log.warning("%s cannot end itself yet: %s", key, error.message)
         return machine
 
     def _missing(self, missing: Machine) -> Machine | None:

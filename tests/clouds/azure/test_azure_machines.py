@@ -212,6 +212,21 @@ def test_what_is_asked_of_azure(sub: Subscription, connected: Connect) -> None:
     ]
 
 
+def test_a_machine_whose_order_had_no_answer_may_end_itself_too(
+    sub: Subscription, connected: Connect
+) -> None:
+    sub.faults.append(Fault(operation="PUT virtualMachines", code="Cut", effect="cut"))
+    with pytest.raises(OtherCloudError):
+        connected().create(spec(offer()))
+    adapter = connected()
+    assert len(adapter.list_machines(journal_id=None)) == 1
+    assert sub.roles == {}  # whoever only looks gives nothing
+    for _ in range(3):
+        (found,) = adapter.list_machines(journal_id=JOURNAL)
+    assert [scope.lower() for scope, _ in sub.roles.values()] == [sub.vm(found.instance_id).id.lower()]
+    assert sub.called["PUT roleAssignments"] == 1
+
+
 def test_a_gpu_that_the_usual_driver_does_not_know(sub: Subscription, connected: Connect) -> None:
     machine = connected().create(spec(replace(offer(), gpu="V100")))
     image = sub.vm(machine.instance_id).doc["properties"]["storageProfile"]["imageReference"]
