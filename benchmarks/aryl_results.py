@@ -362,7 +362,7 @@ def _pool(seed: int, *, dollars: bool) -> tuple[dict[int, dict[int, int]], dict[
         if places is None:
             break
         pool.put(job, places)
-    for job in list(pool.base_at):
+    for job in list(pool.base_at)[1:]:
         if rng.random() < 0.3:
             pool.remove(job)
     hosts = {s: there for s, there in enumerate(pool.base_on) if there}

@@ -19,6 +19,7 @@ import numpy as np
 
 from arylcloud.planner.cluster import Configs, ElasticProblem
 from arylcloud.planner.kernels.knapsack import best_items
+from arylcloud.planner.kernels.steps import by_steps
 from arylcloud.planner.policies.registry import POLICIES
 
 SEEDS = range(5)
@@ -80,6 +81,19 @@ def knapsack() -> list[float]:
     return seconds
 
 
+def hull_steps() -> tuple[list[float], float]:
+    """Concave values, one weight: where the steps of hulls are exact."""
+    seconds, gap = [], 0.0
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        value = np.cumsum(np.sort(rng.random((200, 8)), axis=1)[:, ::-1], axis=1)
+        weight = np.tile(np.arange(1, 9) * 4, (200, 1))
+        found = by_steps(value, weight, 4000)
+        gap = max(gap, (found.bound - found.value) / found.value)
+        seconds.append(cpu_s(lambda v=value, w=weight: by_steps(v, w, 4000)))
+    return seconds, gap
+
+
 CASES: dict[str, tuple[float, Callable[[], tuple[list[float], float]]]] = {
     "sia 200 jobs x 12 (3 types, 64 GPUs each)": (0.15, lambda: sia(200, 3, (1, 2, 4, 8), 64)),
     "sia 200 jobs x 12 (3 types, 200 GPUs each)": (0.15, lambda: sia(200, 3, (1, 2, 4, 8), 200)),
@@ -90,6 +104,7 @@ CASES: dict[str, tuple[float, Callable[[], tuple[list[float], float]]]] = {
         lambda: sia(1000, 5, (1, 2, 4, 8, 16, 32, 64, 128), 400),
     ),
     "knapsack 200 groups x 8 items x 4,000": (0.05, lambda: (knapsack(), 0.0)),
+    "the same by hull steps, where they are exact": (0.01, hull_steps),
 }
 
 
