@@ -120,8 +120,6 @@ class Allocation:
     """True: deadlines could not all be met and were dropped (Gavel's rule)."""
     unmet: I | None = None
     """Indices of jobs whose deadline cannot be met, where the policy knows which."""
-    unplaceable: I | None = None
-    """Indices of jobs that no round can place: no type where they run has that many workers."""
     spare: F | None = None
     """(n, m) ≥ 0: whom GPUs of a type that are left over help most, or cost the objective least; larger =
     first, 0 = after those. Rounds read it for jobs without a share there; None = by what they are owed."""
@@ -190,6 +188,16 @@ class Choice:
     worker_value: F | None = None
     """(m,) objective per one more GPU of the type, of the programme's relaxation."""
     memory: object | None = None
+
+
+def unplaceable(problem: ClusterProblem) -> I:
+    """Indices of jobs that no round can place: no type where they run has as many workers as they need GPUs.
+
+    A fraction of a too large job is a point of the program all the same (Gavel's programs know only
+    Σ gpus·x ≤ workers), so such a job may hold a share; this says that the share is on paper.
+    """
+    fits = (problem.throughput > 0) & (problem.workers[None, :] >= problem.gpus[:, None])
+    return np.flatnonzero(~fits.any(axis=1))
 
 
 def job_rates(problem: ClusterProblem, allocation: Allocation) -> F:

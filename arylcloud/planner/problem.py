@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from arylcloud.core.errors import UsageError
-from arylcloud.planner.cluster import Allocation, ClusterProblem, F, I, Sharing, job_rates, violation
+from arylcloud.planner.cluster import (
+    Allocation,
+    ClusterProblem,
+    F,
+    I,
+    Sharing,
+    job_rates,
+    unplaceable,
+    violation,
+)
 from arylcloud.planner.problem_reader import HINT, Reader, bad, shown
 
 
@@ -96,7 +105,8 @@ def answer(problem: ClusterProblem, policy: str, allocation: Allocation, seconds
         "allocation": allocation.shares.tolist(),
         **({"allocation_rows": rows} if len(rows) > len(problem) else {}),
         "fallback": allocation.fallback,
-        **{key: _plain(getattr(allocation, key)) for key in ("unmet", "unplaceable")},
+        "unmet": _plain(allocation.unmet),
+        "unplaceable": unplaceable(problem).tolist(),
         "worker_types": list(problem.worker_types),
         "worker_value": _plain(allocation.worker_value),
         "bought_s": _plain(allocation.seconds),

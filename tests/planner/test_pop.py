@@ -9,7 +9,7 @@ import pytest
 from support.clusters import cluster_problem, for_policy
 from support.elastic import elastic_problem
 
-from arylcloud.planner.cluster import ClusterProblem, job_rates, violation
+from arylcloud.planner.cluster import ClusterProblem, job_rates, unplaceable, violation
 from arylcloud.planner.policies.pop import partitioned, partitioned_choice
 from arylcloud.planner.policies.registry import policy
 
@@ -66,8 +66,7 @@ def test_who_is_late_and_who_has_no_place_is_said_in_the_wholes_numbers() -> Non
     assert found.fallback
     assert found.unmet is not None
     assert found.unmet.tolist() == [4]
-    assert found.unplaceable is not None
-    assert found.unplaceable.tolist() == [2]
+    assert unplaceable(late).tolist() == [2]
 
 
 def test_what_a_policy_does_not_say_is_unknown_not_zero() -> None:

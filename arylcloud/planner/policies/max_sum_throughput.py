@@ -30,7 +30,6 @@ from arylcloud.planner.policies.perjob import (
     price_ease,
     reduced_costs,
     too_tight,
-    unplaceable,
 )
 
 
@@ -81,7 +80,6 @@ def paid_prices(problem: ClusterProblem) -> F:
 def _largest_sum(problem: ClusterProblem, worth: F) -> Allocation:
     """max Σ worth·x; ``worth`` (n, m)."""
     n, m = worth.shape
-    lost = unplaceable(problem)
     if not problem.workers.any():
         return replace(nobody(problem), objective=0.0, bound=0.0)
     everyone = at_best(problem, worth)
@@ -92,14 +90,13 @@ def _largest_sum(problem: ClusterProblem, worth: F) -> Allocation:
             objective=total,
             bound=total,
             worker_value=np.zeros(m),
-            unplaceable=lost,
             spare=price_ease((worth * everyone).sum(axis=1)[:, None] - worth, total),
             memory=Memory(),
         )
     lp = JobLP(rate=worth.T, gpus=problem.gpus, capacity=problem.workers, gain=np.ascontiguousarray(worth.T))
     found = solve(lp, warm=problem.memory.warm if isinstance(problem.memory, Memory) else None)
     ease = price_ease(reduced_costs(lp, found), found.objective)
-    return answer(found, np.ones(n, dtype=bool), unplaceable=lost, spare=ease)
+    return answer(found, np.ones(n, dtype=bool), spare=ease)
 
 
 def pace_of(problem: ClusterProblem) -> F:
@@ -124,7 +121,7 @@ def _with_deadlines(
     met = meet(lp, warm=problem.memory.warm if isinstance(problem.memory, Memory) else None, how_far=how_far)
     if met.solution is None:
         return met.part
-    return answer(met.solution, np.ones(len(problem), dtype=bool), unplaceable=unplaceable(problem))
+    return answer(met.solution, np.ones(len(problem), dtype=bool))
 
 
 def _program(problem: ClusterProblem, pace: F) -> JobLP:

@@ -31,7 +31,7 @@ from arylcloud.planner.kernels.hull import cheapest
 from arylcloud.planner.kernels.jobform import JobLP
 from arylcloud.planner.kernels.jobs import Warm
 from arylcloud.planner.kernels.needs import meet, most_alone
-from arylcloud.planner.policies.perjob import Memory, too_tight, unplaceable
+from arylcloud.planner.policies.perjob import Memory, too_tight
 
 HOUR_S = 3600.0
 
@@ -127,7 +127,6 @@ def _within_deadlines(problem: ClusterProblem, *, how_far: bool = False) -> Allo
         bound=bound,
         worker_value=value,
         seconds=seconds,
-        unplaceable=unplaceable(problem),
         memory=memory,
     )
 

@@ -36,7 +36,6 @@ from arylcloud.planner.policies.perjob import (
     max_common,
     of_reference_type,
     own_ease,
-    unplaceable,
 )
 
 SLACK = 1e-3
@@ -102,7 +101,6 @@ def _one_alone(problem: ClusterProblem, price: F) -> Allocation | None:
         objective=1.0 / reached,
         bound=1.0 / theta,
         worker_value=np.zeros(len(rate)),
-        unplaceable=unplaceable(problem),
         spare=own_ease(problem.throughput),
         memory=Memory(),
     )

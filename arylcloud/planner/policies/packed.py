@@ -14,7 +14,7 @@ import numpy as np
 from arylcloud.core.errors import ArylError
 from arylcloud.planner.cluster import Allocation, ClusterProblem, F, job_rates
 from arylcloud.planner.kernels.classes import Shared, classes, solve
-from arylcloud.planner.policies.perjob import at_best, can_run, own_ease, unplaceable
+from arylcloud.planner.policies.perjob import at_best, can_run, own_ease
 
 CERTIFIED = 1e-5
 """Relative: an answer further from its bound than this is no answer."""
@@ -41,17 +41,16 @@ def max_common_packed(
     """
     n, m = problem.throughput.shape
     runs = can_run(problem, problem.throughput)
-    lost = unplaceable(problem)
     bound = np.inf
     if not runs.any():
-        return Allocation(shares=np.zeros((n, m)), unplaceable=lost), np.full(n, np.inf), bound
+        return Allocation(shares=np.zeros((n, m))), np.full(n, np.inf), bound
     everyone, spare = at_best_alone(problem), own_ease(problem.throughput)
     if everyone is not None:
-        found = Allocation(shares=everyone, worker_value=np.zeros(m), unplaceable=lost, spare=spare)
+        found = Allocation(shares=everyone, worker_value=np.zeros(m), spare=spare)
     else:
         shared = solve(classes(problem, pairs=True), slope=np.where(runs, slope, 0.0), fade=fade, what=what)
         bound = shared.bound
-        found = replace(allocation(problem, shared), spare=spare)
+        found = replace(allocation(shared), spare=spare)
     rates = job_rates(problem, found)
     ask = slope if fade is None else slope + fade * rates
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -65,12 +64,11 @@ def max_common_packed(
     return found, reached, float(min(bound, reached.min())) if everyone is not None else bound
 
 
-def allocation(problem: ClusterProblem, shared: Shared) -> Allocation:
+def allocation(shared: Shared) -> Allocation:
     """Shares and prices; the objective is the policy's to say."""
     return Allocation(
         shares=shared.shares,
         pairs=shared.pairs,
         pair_shares=shared.pair_shares,
         worker_value=shared.type_value,
-        unplaceable=unplaceable(problem),
     )

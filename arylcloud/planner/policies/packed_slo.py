@@ -47,4 +47,4 @@ def _told(problem: ClusterProblem, shared: Shared, prices: F) -> Allocation:
         own = np.broadcast_to(prices, problem.throughput.shape)
         together = problem.sharing.rate[a, b] / own[one] + problem.sharing.rate[b, a] / own[two]
         worth += float((together * shared.pair_shares).sum())
-    return replace(allocation(problem, shared), objective=worth, bound=shared.bound)
+    return replace(allocation(shared), objective=worth, bound=shared.bound)

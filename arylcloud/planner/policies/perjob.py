@@ -23,27 +23,14 @@ class Memory:
 
 def can_run(problem: ClusterProblem, throughput: F) -> NDArray[np.bool_]:
     """(n,) jobs that get anything out of a type that has workers. The others are left out of a program
-    (they would pull its minimum to 0), get no share, and are named in :attr:`Allocation.unplaceable`."""
+    (they would pull its minimum to 0) and get no share."""
     runs: NDArray[np.bool_] = throughput @ (problem.workers > 0) > 0
     return runs
 
 
-def unplaceable(problem: ClusterProblem) -> I | None:
-    """Jobs that no round can place: no type where they run has as many workers as they need GPUs.
-
-    A fraction of a too large job is a point of the program all the same (Gavel's programs know only
-    Σ gpus·x ≤ workers), so such a job may hold a share; this says that the share is on paper.
-    """
-    fits = (problem.throughput > 0) & (problem.workers[None, :] >= problem.gpus[:, None])
-    lost = np.flatnonzero(~fits.any(axis=1))
-    return lost if len(lost) else None
-
-
 def nobody(problem: ClusterProblem) -> Allocation:
     """There is no one to share, or nothing."""
-    return Allocation(
-        shares=np.zeros(problem.throughput.shape), unplaceable=unplaceable(problem), memory=Memory()
-    )
+    return Allocation(shares=np.zeros(problem.throughput.shape), memory=Memory())
 
 
 def at_best(problem: ClusterProblem, worth: F) -> F | None:
@@ -76,7 +63,6 @@ def max_common(
     """
     m = throughput.shape[1]
     runs = can_run(problem, throughput)
-    lost = unplaceable(problem)
     if not runs.any():
         return nobody(problem)
     spare = own_ease(throughput) if throughput is problem.throughput else None
@@ -90,7 +76,6 @@ def max_common(
             objective=value(best),
             bound=value(best),
             worker_value=np.zeros(m),
-            unplaceable=lost,
             spare=spare,
             memory=Memory(),
         )
@@ -105,7 +90,7 @@ def max_common(
         ),
         warm=problem.memory.warm if isinstance(problem.memory, Memory) else None,
     )
-    allocation = answer(found, runs, value=value, unplaceable=lost, spare=spare)
+    allocation = answer(found, runs, value=value, spare=spare)
     if throughput.all():
         return allocation
     # where a job gets nothing, time that is free anyhow may lie about: nobody is to be sent there
@@ -117,7 +102,6 @@ def answer(
     runs: NDArray[np.bool_],
     *,
     value: Callable[[float], float] = lambda t: t,
-    unplaceable: I | None = None,
     spare: F | None = None,
 ) -> Allocation:
     """The allocation of all jobs from the program of those that run."""
@@ -128,7 +112,6 @@ def answer(
         objective=value(found.objective),
         bound=value(found.bound),
         worker_value=found.type_value,
-        unplaceable=unplaceable,
         spare=spare,
         memory=Memory(warm=Warm.of(found)),
     )

@@ -17,7 +17,6 @@ from dataclasses import replace
 import numpy as np
 
 from arylcloud.planner.cluster import Allocation, Choice, ClusterProblem, ElasticProblem, F, I
-from arylcloud.planner.policies.perjob import unplaceable
 from arylcloud.planner.policies.registry import Choose, Solve
 
 
@@ -56,7 +55,6 @@ def partitioned(solve: Solve, problem: ClusterProblem, parts: int, rng: np.rando
         seconds=seconds if hours else None,
         fallback=fallback,
         unmet=np.sort(np.concatenate(unmet)) if unmet else None,
-        unplaceable=unplaceable(problem),
     )
 
 

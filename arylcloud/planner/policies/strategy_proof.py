@@ -23,7 +23,7 @@ import numpy as np
 from arylcloud.planner.cluster import Allocation, ClusterProblem, F, proportional_rates
 from arylcloud.planner.kernels.classes import classes
 from arylcloud.planner.kernels.product import Product, solve
-from arylcloud.planner.policies.perjob import blind, can_run, unplaceable
+from arylcloud.planner.policies.perjob import blind, can_run
 
 AT_ONCE = 200_000
 """Numbers per array of a batch of programs."""
@@ -55,9 +55,8 @@ def _discounted(problem: ClusterProblem, mix: F) -> Allocation:
     runs = can_run(problem, problem.throughput)
     shares = np.zeros((n, m))
     kept = np.ones(n)
-    lost = unplaceable(problem)
     if not runs.any():
-        return Allocation(shares=shares, unplaceable=lost, memory=Discounts(kept=kept))
+        return Allocation(shares=shares, memory=Discounts(kept=kept))
     used = problem.workers > 0
     part = replace(
         problem,
@@ -85,7 +84,6 @@ def _discounted(problem: ClusterProblem, mix: F) -> Allocation:
         shares=shares,
         objective=float(np.exp(mean)),
         bound=float(np.exp(mean + best.gap[0] / len(of))),
-        unplaceable=lost,
         memory=Discounts(kept=kept),
     )
 

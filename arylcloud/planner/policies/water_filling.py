@@ -27,7 +27,7 @@ from arylcloud.planner.cluster import Allocation, ClusterProblem, F, I, job_rate
 from arylcloud.planner.kernels.classes import classes
 from arylcloud.planner.kernels.rising import Path, rise
 from arylcloud.planner.policies.packed import allocation
-from arylcloud.planner.policies.perjob import blind, can_run, own_ease, unplaceable
+from arylcloud.planner.policies.perjob import blind, can_run, own_ease
 
 
 def perf(problem: ClusterProblem, rng: np.random.Generator) -> Allocation:
@@ -54,7 +54,7 @@ def _filled(problem: ClusterProblem, *, pairs: bool, mix: F | None = None) -> Al
     n, m = problem.throughput.shape
     runs = can_run(problem, problem.throughput)
     if not runs.any():
-        return Allocation(shares=np.zeros((n, m)), unplaceable=unplaceable(problem))
+        return Allocation(shares=np.zeros((n, m)))
     mix = np.where(runs, proportional_rates(problem) if mix is None else mix, 1.0)
     jobs = classes(problem, pairs=pairs)
     entities = _entities(problem)
@@ -66,7 +66,7 @@ def _filled(problem: ClusterProblem, *, pairs: bool, mix: F | None = None) -> Al
         return _Tree(problem, entities, rate, rising, cap, mix / problem.gpus)
 
     found = rise(jobs, paths, runs=runs, what="water filling")
-    answer = allocation(problem, found.shared)
+    answer = allocation(found.shared)
     level = problem.gpus / (problem.weight * mix) * job_rates(problem, answer)
     vector = np.sort(level[runs])
     spare = own_ease(problem.throughput)
