@@ -58,6 +58,7 @@ KNOWN: Final = frozenset(
         "disk_type",
         "max_run_hours",
         "preemption_notice_s",
+        "prices_every_s",
     ]
 )
 USER_DATA_BYTES: Final = 200_000
@@ -115,6 +116,7 @@ class GcpProvider:
         wanted = self._wanted(offer)
         if wanted is None:
             raise not_offered(offer)
+        self._list.freshen()
         listed = self._list.now(wanted)
         if listed is None:  # the list cannot be read: the catalogue's price, and its age
             return offer
@@ -164,6 +166,7 @@ class GcpProvider:
             return self._roster.unlisted(known)
         if spec.nodes > 1 and offer.zone is None:
             zones = together(spec, zones, self._sightings.live())
+        self._list.freshen()
         within_cap(spec, lambda: self._price(offer))
         kinds = self._places.kinds(offer.instance_type)
         self._quotas.check(offer, kinds[zones[0]], spec.nodes)

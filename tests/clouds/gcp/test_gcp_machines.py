@@ -18,7 +18,7 @@ from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError,
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, MachineState, Verdict
 from arylcloud.providers.gcp import adapter as adapter_module
-from arylcloud.providers.gcp import checks, infrastructure, listprice, permissions, roster
+from arylcloud.providers.gcp import checks, infrastructure, permissions, roster
 from arylcloud.providers.gcp.adapter import GcpProvider
 
 DOCS = Path(__file__).parents[3] / "docs" / "clouds" / "gcp.md"
@@ -388,21 +388,40 @@ def test_nothing_is_imported_before_it_is_needed(tmp_path: Path) -> None:
 # ------------------------------------------------------------ prices
 
 
-def test_the_price_turns(project: Project, adapter: GcpProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listprice, "FRESH_S", 0.0)
+def test_the_price_turns(project: Project, tmp_path: Path, settings: dict[str, str]) -> None:
+    adapter = connect(tmp_path, settings, prices_every_s="0")
     machine = adapter.create(spec(offer()))
     before = machine.usd_per_hour
     assert before == pytest.approx(0.71 * 0.4, abs=0.001)
     turned_s = float(int(time.time()))
     project.prices.turn("us-central1", "spot", 2.0, turned_s)
-    seen = of(adapter, machine.instance_id, "journal-1")
-    assert seen is not None
-    assert seen.usd_per_hour == pytest.approx(2 * before, abs=1e-5)
+
+    def turned() -> bool:  # the list is read beside
+        seen = of(adapter, machine.instance_id, "journal-1")
+        return seen is not None and seen.usd_per_hour == pytest.approx(2 * before, abs=1e-5)
+
+    wait_for(turned, "the new price")
     now_s = time.time()
     first, second = adapter.price_history(offer(), turned_s - 60.0, now_s)
     assert (first.from_s, first.usd_per_hour) == (turned_s - 60.0, before)
-    assert (second.from_s, second.usd_per_hour) == (turned_s, seen.usd_per_hour)
+    assert (second.from_s, second.usd_per_hour) == (turned_s, pytest.approx(2 * before, abs=1e-5))
+    # another launcher, after a restart: it cannot know what was before, and says from when on it is certain
+    restarted = connect(tmp_path, settings).price_history(offer(), turned_s - 60.0, now_s)
+    assert [(one.from_s, one.usd_per_hour) for one in restarted] == [
+        (turned_s - 60.0, second.usd_per_hour),
+        (turned_s, second.usd_per_hour),
+    ]
     assert adapter.quote(offer(market=Market.ON_DEMAND)).usd_per_hour == pytest.approx(0.71, abs=0.01)
+    with pytest.raises(UsageError, match="prices_every_s"):
+        connect(tmp_path, settings, prices_every_s="often")
+
+
+def test_the_list_of_prices_is_read_once_an_hour(project: Project, adapter: GcpProvider) -> None:
+    for _ in range(3):
+        adapter.quote(offer())
+        adapter.create(spec(offer()))
+    adapter.list_machines(journal_id="journal-1")
+    assert project.called["skus.list"] == 1
 
 
 # ------------------------------------------------------------ what is left
