@@ -21,6 +21,7 @@ from arylcloud.core.errors import (
     LocalStateError,
     QuotaError,
     StoreError,
+    ThrottledError,
     UsageError,
 )
 from arylcloud.core.offer import Offer
@@ -168,7 +169,9 @@ class Executor:
         provider = self.providers[action.offer.cloud]
         try:
             boot = self.boot(action)
-        except (AccessError, UsageError) as error:
+        except (StoreError, ThrottledError, LocalStateError):  # at the next tick
+            raise
+        except (CloudError, AccessError, UsageError) as error:  # nothing has been asked of the market yet
             if first:
                 return self._refused(state, action, error)
             raise

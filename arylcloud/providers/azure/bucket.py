@@ -1,4 +1,4 @@
-"""``Storage`` on Azure: a container opened with the user's own token, the account made once, links into it."""
+"""``Storage`` on Azure: a container opened with the user's own token, one account made once, links."""
 
 from __future__ import annotations
 
@@ -105,7 +105,17 @@ class AzureStorage:
         return f"az://{CONTAINER}@aryl{name}"
 
     def missing(self, address: Address) -> bool:
-        return self.find(self.account(address)) is None if address.bucket == CONTAINER else False
+        """One of ours by its account, which may be new; one of the user's by asking for the container."""
+        account = self.account(address)
+        if address.bucket == CONTAINER and self.find(account) is None:
+            return True
+        try:
+            self._ask("HEAD", f"{self.base(account)}/{address.bucket}?restype=container", account)
+        except ArylError as error:
+            if error.code in ("ContainerNotFound", "HTTP_404"):
+                return True
+            raise
+        return False
 
     def find(self, account: str) -> Mapping[str, Any] | None:
         """As the Resource Manager knows it; None = not in this subscription."""
@@ -220,25 +230,31 @@ class AzureStorage:
             return known
 
     def _ask_key(self, account: str, now_s: float) -> sas.Key:
+        url = f"{self.base(account)}/?restype=service&comp=userdelegationkey"
+        answer = self._ask("POST", url, account, sas.request(now_s - 300, now_s + _KEY_S))
+        try:
+            return sas.key_of(answer)
+        except ValueError as error:
+            raise OtherCloudError(f"azure: {account}: {error}") from error
+
+    def _ask(self, method: str, url: str, account: str, body: bytes | None = None) -> bytes:
+        """Blob storage itself, as the user. AccessError, OtherCloudError."""
         import urllib.error
         import urllib.request
 
         token, _ = self.token()
-        request = urllib.request.Request(  # noqa: S310 - https, or plain http on this host: ``endpoint``
-            f"{self.base(account)}/?restype=service&comp=userdelegationkey",
-            data=sas.request(now_s - 300, now_s + _KEY_S),
-            headers={"Authorization": f"Bearer {token}", "x-ms-version": sas.VERSION},
-            method="POST",
-        )
+        headers = {"Authorization": f"Bearer {token}", "x-ms-version": sas.VERSION}
+        # https, or plain http on this host: ``endpoint`` has seen to it
+        request = urllib.request.Request(url, data=body, headers=headers, method=method)  # noqa: S310
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-                return sas.key_of(answer.read(65536))
+                return bytes(answer.read(65536))
         except urllib.error.HTTPError as error:
             code = error.headers.get("x-ms-error-code") or f"HTTP_{error.code}"
-            text = f"azure: a key to sign with, of {account}: {code}"
+            text = f"azure: the storage account {account}: {code}"
             if error.code in (401, 403):
                 hint = "you need the role Storage Blob Data Contributor on the account"
                 raise AccessError(text, code=code, hint=hint) from error
             raise OtherCloudError(text, code=code) from error
-        except (OSError, ValueError) as error:
-            raise OtherCloudError(f"azure: a key to sign with, of {account}: {error}") from error
+        except OSError as error:
+            raise OtherCloudError(f"azure: the storage account {account}: {error}") from error

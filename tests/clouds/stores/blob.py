@@ -84,6 +84,8 @@ class Azure:
     denied: set[str] = field(default_factory=set)
     """Kinds of things that may not be put: ``roleAssignments``…"""
     calls: list[str] = field(default_factory=list)
+    signatures: set[str] = field(default_factory=set)
+    """Of folders, that were used."""
     lock: threading.RLock = field(default_factory=threading.RLock)
     _server: Any = None
     _secret: bytes = b"of the service"
@@ -250,6 +252,8 @@ class Azure:
         )
         value = self._value(query["skoid"], query["skt"], query["ske"])
         right = base64.b64encode(hmac.new(value, text.encode(), hashlib.sha256).digest()).decode()
+        if folder:
+            self.signatures.add(query["sig"])
         if query["sv"] != VERSION or right != query["sig"]:
             raise Refused(403, "AuthenticationFailed")
         now_s = time.time()
@@ -273,12 +277,17 @@ class Azure:
         container, _, name = rest.partition("/")
         if query.get("comp") == "batch":
             return self._batch(query, headers, body)
+        there = self.blobs.get(f"{account}/{container}")
+        if verb == "HEAD" and query.get("restype") == "container" and not name:
+            self._may(self._who(headers), account, container, Wish(action="read"))
+            if there is None:
+                raise Refused(404, "ContainerNotFound")
+            return 200, {}, b""
         wish = _wish(verb, name, query)
         if "sig" in query:
             self._signed(account, container, query, wish)
         else:
             self._may(self._who(headers), account, container, wish)
-        there = self.blobs.get(f"{account}/{container}")
         if there is None:
             raise Refused(404, "ContainerNotFound")
         if wish.listing:

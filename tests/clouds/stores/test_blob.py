@@ -261,6 +261,13 @@ def test_the_usual_account(azure: Azure, storage: bucket.AzureStorage) -> None:
     assert "arylcloud-journal" not in found["tags"]  # it stays when the journal's things go
 
 
+def test_a_container_of_ones_own(storage: bucket.AzureStorage) -> None:
+    theirs = replace(address_of(storage.usual("eastus")), bucket="theirs")
+    assert storage.missing(theirs)
+    with pytest.raises(AccessError, match="somebody"):
+        storage.missing(replace(theirs, account="somebody"))
+
+
 def test_an_address_without_an_account(azure: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
     address = address_of("az://box/p")
     with pytest.raises(UsageError, match="names no storage account"):

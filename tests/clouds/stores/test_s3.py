@@ -167,6 +167,63 @@ def test_a_role_that_was_cut_short_is_completed(account: Account, lender: lendin
     assert [r["RoleName"] for r in profile["InstanceProfile"]["Roles"]] == [name]
 
 
+def test_who_is_a_roles_session_gets_an_hour(account: Account, lender: lending.AwsLending) -> None:
+    from clouds.aws.account import Fault
+
+    long = lender.lend(MINE, 1e9)
+    assert long.expires_s == pytest.approx(time.time() + 43200, abs=60)
+    account.faults.append(Fault(operation="AssumeRole", code="ValidationError"))
+    assert lender.lend(MINE, 1e9).expires_s == pytest.approx(time.time() + 3600, abs=60)
+
+
+def test_a_new_role_cannot_be_taken_on_at_once(
+    account: Account, lender: lending.AwsLending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from clouds.aws.account import Fault
+
+    monkeypatch.setattr(lending, "NEW_EVERY_S", 0.01)
+    account.faults.append(Fault(operation="AssumeRole", code="AccessDenied", status=403, times=3))
+    assert lender.lend(MINE, 3600.0).secret["token"]
+
+
+def test_where_the_company_makes_the_roles(
+    account: Account, aws: AwsEmulator, storage: bucket.AwsStorage
+) -> None:
+    before = account.called["CreateRole"]
+    theirs = lending.create(Path(), {"instance_profile": "theirs"})
+    assert theirs.identity(MINE) is None
+    users(storage, OTHER).put("secrets.json", b"2")
+    lent(theirs, aws, MINE).put("a", b"1")
+    with pytest.raises(StoreAccessError):
+        lent(theirs, aws, MINE, OTHER.address.uri).get("secrets.json")
+    account.denied.add("GetFederationToken")
+    try:
+        with pytest.raises(AccessError) as caught:
+            theirs.lend(MINE, 3600.0)
+    finally:
+        account.denied.clear()
+    assert "instance_profile" in (caught.value.hint or "")
+    theirs.revoke(MINE)
+    assert account.called["CreateRole"] == before
+
+
+def test_a_profile_that_ec2_has_not_heard_of_is_asked_again() -> None:
+    tries = []
+
+    def run(text: str) -> str:
+        tries.append(text)
+        if len(tries) < 3:
+            raise UsageError(text, code="InvalidParameterValue")
+        return "i-1"
+
+    unknown = "Value (aryl-1) for parameter iamInstanceProfile.name is invalid"
+    assert roles.once_known(lambda: run(unknown), every_s=0.0) == "i-1"
+    tries.clear()
+    with pytest.raises(UsageError):
+        roles.once_known(lambda: run("another parameter"), every_s=0.0)
+    assert len(tries) == 1
+
+
 def test_names_fit_iam() -> None:
     longest = "a" * 40 + "-0123abcd"
     name = roles.name_of("0123456789abcdef", longest)
