@@ -72,6 +72,7 @@ class HostileWorld(RuleBasedStateMachine):
     def start(self, nodes: int, warm: bool, steps: int, calm_s: float) -> None:
         """Cold: nothing exists. Warm: it trains, with one checkpoint committed."""
         self.h = Harness(self.folder, spec=spec(nodes), calm_every_s=calm_s)
+        self.h.world.list_every_s = calm_s
         self.h.agents.total_steps = steps
         if warm:
             self.h.until(JobPhase.RUNNING)

@@ -132,7 +132,7 @@ def _was_member(state: JobState, lease: Lease) -> bool:
 def _lost(lease: Lease) -> bool:
     """Gone or going without our wish."""
     if lease.ending_code is not None:
-        return lease.ending_code in ("lost", "noticed", "broken")
+        return lease.ending_code in ("lost", "noticed", "broken", "stopped")
     return lease.phase is LeasePhase.RELEASED and lease.cause != EndCause.TERMINATED
 
 
