@@ -13,8 +13,10 @@ from typing import Final
 from arylcloud.core.errors import ArylError
 from arylcloud.core.offer import Offer
 from arylcloud.core.ports import Finding, Verdict
+from arylcloud.core.stores import address_of
 from arylcloud.providers.azure import permissions
 from arylcloud.providers.azure.adapter import KNOWN
+from arylcloud.providers.azure.bucket import CONTAINER, AzureStorage
 from arylcloud.providers.azure.client import Arm, claims
 from arylcloud.providers.azure.images import Images
 from arylcloud.providers.azure.place import Places
@@ -55,8 +57,7 @@ class AzureChecks:
         for offer in offers:
             found += self._offer(offer, nodes)
         if bucket is not None:
-            said = f"{bucket} is asked when it is written to"
-            found.append(_say(None, "bucket", Verdict.UNKNOWN, said))
+            found.append(self._bucket(bucket))
         return tuple(dict.fromkeys(found))  # of offers in one region much is the same
 
     # ------------------------------------------------------------ who
@@ -107,6 +108,19 @@ class AzureChecks:
             remedy = "`arylcloud gc` ends it; or [azure] identity"
             return _say(None, "permissions", Verdict.WARNING, said, remedy)
         return _say(None, "permissions", Verdict.OK, "machines have an identity to end themselves by")
+
+    def _bucket(self, bucket: str) -> Finding:
+        try:
+            address = address_of(bucket)
+            missing = AzureStorage(self._arm, self._settings).missing(address)
+        except ArylError as error:
+            return _failed(None, "bucket", error)
+        if not missing:
+            return _say(None, "bucket", Verdict.OK, f"container {address.bucket} is there")
+        if address.bucket == CONTAINER:
+            return _say(None, "bucket", Verdict.WARNING, f"{bucket} is not there yet: a launch makes it")
+        remedy = f"az storage container create --name {address.bucket}"
+        return _say(None, "bucket", Verdict.FAILED, f"{bucket} is not there", remedy)
 
     # ------------------------------------------------------------ one offer
 

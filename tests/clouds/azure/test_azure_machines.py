@@ -14,6 +14,7 @@ from clouds.azure.emulator import AzureEmulator
 from clouds.azure.lists import action as permission
 from clouds.azure.offers import T4, connect, offer, spec
 from clouds.azure.subscription import Fault, Size, Subscription
+from clouds.stores.blob import Azure
 from providers.contract import gone, of, wait_for
 
 from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError, UsageError
@@ -501,6 +502,19 @@ def test_check_names_what_is_missing(
     assert "Microsoft.Compute/virtualMachines/write" in said["permissions"].said
     lent.write_text(_jwt({"exp": 7}))
     assert Verdict.FAILED in {f.verdict for f in check() if f.subject == "identity"}
+
+
+def test_check_of_a_bucket(azure: AzureEmulator, sub: Subscription, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Azure() as blobs:
+        monkeypatch.setattr(azure.arm, "beside", azure.arm.beside)
+        blobs.behind(azure.arm)
+        settings = {**azure.settings(sub), "blob_endpoint": blobs.settings["blob_endpoint"]}
+        check = checks.create(Path("/nonexistent"), settings).check
+        said = {}
+        for bucket in ("az://arylcloud@arylnobody", "az://mine@arylnobody", "az://mine", "az:nothing"):
+            found = check([], nodes=1, until_s=None, bucket=bucket)
+            (said[bucket],) = [f.verdict for f in found if f.subject == "bucket"]
+    assert list(said.values()) == [Verdict.WARNING, Verdict.FAILED, Verdict.FAILED, Verdict.FAILED]
 
 
 def test_check_of_sizes_and_settings(sub: Subscription, check: Callable[..., Any]) -> None:
