@@ -299,7 +299,7 @@ def _show(results: dict[str, dict[str, Any]], *, priced: bool) -> None:
 
     rows = list(results.values())
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("policy", no_wrap=True)
+    table.add_column("policy", overflow="fold")
     heads = ["avg JCT h", "median", "p99", "queue h", "makespan h", "GPUs used", "preemptions"]
     with_slo = any(row["slo_violations"] is not None for row in rows)
     shared = priced and any(row["cost_usd"] != row["gpu_cost_usd"] for row in rows)

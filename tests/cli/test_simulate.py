@@ -62,6 +62,15 @@ def test_one_policy_as_json(capsys: pytest.CaptureFixture[str], files: dict[str,
     assert 0 < found["utilization"] <= 1
 
 
+def test_from_when_deadlines_count_is_said(capsys: pytest.CaptureFixture[str], files: dict[str, str]) -> None:
+    args = [*usual(files), "--policy", "fifo_perf", "--deadline-from"]
+    _, out, _ = call(capsys, *args, "dispatch", "--json")
+    assert json.loads(out)["settings"]["deadline_from"] == "dispatch"
+    code, out, _ = call(capsys, *args, "never", "--json")
+    assert code == 2
+    assert json.loads(out)["error"]["kind"] == "usage"
+
+
 def test_without_prices_the_cost_is_unknown(
     capsys: pytest.CaptureFixture[str], files: dict[str, str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -103,6 +104,32 @@ def test_a_restart_costs_what_it_costs() -> None:
     )
     assert alone.finish_s[0] == 3600.0
     assert alone.preemptions.sum() == 0
+
+
+@pytest.mark.parametrize(("since", "later_s"), [("arrival", 0.0), ("dispatch", 260.0)])
+def test_from_when_a_deadline_counts(since: Literal["arrival", "dispatch"], later_s: float) -> None:
+    """The second job comes 100 s into the first round: dispatched 260 s later. Misses count from arrival."""
+    jobs, _, order = small_cluster(0, packs=False, n=2)
+    jobs = replace(
+        jobs,
+        job_class=np.zeros(2, np.int64),
+        gpus=np.ones(2, np.int64),
+        arrival_s=np.array([0.0, 100.0]),
+        steps=np.array([7200.0, 7200.0]),
+        rate=np.ones_like(jobs.rate),
+        deadline_s=np.array([np.inf, 7300.0]),
+    )
+    seen: list[float] = []
+
+    def told(problem, rng):  # type: ignore[no-untyped-def]
+        if len(problem) == 2:
+            seen.append(float(problem.age_s[1] + problem.deadline_s[1]))
+        return Allocation(shares=np.ones((len(problem), 3)))
+
+    entry = replace(given(told), deadlines=True)
+    found, _ = run(jobs, entry, [2, 0, 0], order, Settings(deadline_from=since))
+    assert seen == [pytest.approx(7200.0 + later_s)]
+    assert metrics(found).slo_violations == 1
 
 
 def test_a_pair_runs_at_its_own_rates() -> None:
