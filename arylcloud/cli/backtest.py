@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +12,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from arylcloud.planner.deadline.view import DeadlinePolicy
-    from arylcloud.simulation.deadline.replay import Spread
     from arylcloud.simulation.spottraces import Grid, SpotTrace
 
 app = typer.Typer(add_completion=False)
@@ -68,7 +65,10 @@ def backtest(
     tick_s: Annotated[float, typer.Option("--tick-s", help="From one decision to the next.")] = 600.0,
     starts: Annotated[int, typer.Option(min=1, help="Times of submission, drawn evenly.")] = 60,
     seed: Annotated[int, typer.Option(min=0, help="Of the starts.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes that share the work.")] = 1,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="Who computes: processes:N, or dask://HOST:PORT; default: this process."),
+    ] = None,
     no_optimum: Annotated[
         bool, typer.Option("--no-optimum", help="Leave out the cheapest that could have been (slow).")
     ] = False,
@@ -81,6 +81,7 @@ def backtest(
     from arylcloud.cli.backtestview import document, page, show, write
     from arylcloud.cli.output import emit_json, note
     from arylcloud.core.errors import UsageError
+    from arylcloud.simulation.deadline.engines import engine as engine_of
     from arylcloud.simulation.deadline.replay import Job
     from arylcloud.simulation.deadline.sweep import backtest as sweep
     from arylcloud.simulation.deadline.sweep import drawn_starts, market_of
@@ -120,7 +121,7 @@ def backtest(
             hint=f"a deadline of {work_h + market.startup_h:.2f} h or later",
         )
     at = drawn_starts(grid, asked, starts, np.random.default_rng(seed))
-    with _spread(jobs) as spread:
+    with engine_of(engine) as spread:
         made = sweep(grid, market, asked, policies, at, optimum=not no_optimum, spread=spread)
     about = {
         "trace": trace or f"invented, seed {invent}",
@@ -148,20 +149,6 @@ def backtest(
             note("the trace is invented: it says how policies compare, not what a cloud would cost")
     if html is not None:
         note(f"written to {html}")
-
-
-@contextmanager
-def _spread(jobs: int) -> Iterator[Spread]:
-    """``map``, or the same over processes: the answer is the same to the last bit."""
-    if jobs == 1:
-        yield map
-        return
-    from concurrent.futures import ProcessPoolExecutor
-    from functools import partial
-    from multiprocessing import get_context
-
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield partial(pool.map, chunksize=1)
 
 
 def _trace(trace: str | None, invent: int | None) -> SpotTrace:

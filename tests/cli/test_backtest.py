@@ -55,7 +55,18 @@ def test_the_document(capsys: pytest.CaptureFixture[str], trace: str) -> None:
 
 def test_two_processes_give_the_same_bytes(capsys: pytest.CaptureFixture[str], trace: str) -> None:
     args = ("--trace", trace, "--policy", "greedy,default", *SMALL, "--json")
-    assert call(capsys, *args, "--jobs", "2")[1] == call(capsys, *args)[1]
+    assert call(capsys, *args, "--engine", "processes:2")[1] == call(capsys, *args)[1]
+
+
+def test_a_dask_cluster_gives_the_same_bytes(capsys: pytest.CaptureFixture[str], trace: str) -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    args = ("--trace", trace, "--policy", "greedy,default", *SMALL, "--json")
+    expected = call(capsys, *args)[1]
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address.removeprefix("tcp://")
+        assert call(capsys, *args, "--engine", f"dask://{address}")[1] == expected
 
 
 def test_gangs_pay_for_all_their_machines(capsys: pytest.CaptureFixture[str], trace: str) -> None:
@@ -116,6 +127,7 @@ def test_work_and_deadline_come_from_a_job(capsys: pytest.CaptureFixture[str], t
         (("--invent", "1", "--work-h", "600", "--deadline-h", "900"), 2, "before a deadline of 900 h"),
         (("--invent", "1", *SMALL, "--home-region", "mars"), 2, "no zone of 'mars'"),
         (("--invent", "1", *SMALL, "--checkpoint-gb", "5"), 2, "no tariff from invented/region-1"),
+        (("--invent", "1", *SMALL, "--engine", "abacus"), 2, "no engine 'abacus'"),
         (("--trace", "nosuch.csv", *SMALL), 2, "cannot read nosuch.csv"),
     ],
 )
