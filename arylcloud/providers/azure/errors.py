@@ -119,6 +119,10 @@ def of_code(code: str, message: str, what: str) -> ArylError:
     return kind(f"{what}: {code}: {text}", code=code, hint=hint, scope=scope)
 
 
+_TRIED: Final = re.compile(r"\s+\w+Credential: ")
+_ABSENT: Final = re.compile(
+    r"unavailable|not found|could not be found|not installed|not fully configured", re.I
+)
 WHERE_TO_ASK: Final = "https://portal.azure.com/#view/Microsoft_Azure_Capacity/QuotaMenuBlade/~/myQuotas"
 
 
@@ -127,10 +131,12 @@ def translated(error: Exception, what: str) -> ArylError:
     from azure.core import exceptions as sdk
     from azure.identity import CredentialUnavailableError
 
-    if isinstance(error, CredentialUnavailableError):
+    unavailable = isinstance(error, CredentialUnavailableError)
+    if unavailable or (isinstance(error, sdk.ClientAuthenticationError) and error.response is None):
+        refused = refusals(str(error))
         return AccessError(
-            f"{what}: no credentials: {_first_line(error)}",
-            code="NoCredentials",
+            f"{what}: {'; '.join(refused)[:300] or 'no credentials'}",
+            code="AuthenticationFailed" if refused else "NoCredentials",
             hint="az login, or AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET",
         )
     if isinstance(error, sdk.HttpResponseError):
@@ -143,10 +149,19 @@ def translated(error: Exception, what: str) -> ArylError:
             return ThrottledError(found.message, code=code)
         if isinstance(found, OtherCloudError) and status in (401, 403):
             return AccessError(found.message, code=code, hint=_HINTS["AuthorizationFailed"])
-        if isinstance(found, OtherCloudError) and isinstance(error, sdk.ClientAuthenticationError):
-            return AccessError(found.message, code=code, hint="az login, or the AZURE_… variables")
         return found
     return OtherCloudError(f"{what}: {_first_line(error)}", code=NO_ANSWER)
+
+
+def refusals(text: str) -> list[str]:
+    """Of credentials that there are, what was said to them; of those that there are not nothing need be said.
+
+    >>> refusals("Attempted credentials:\\n\\tEnvironmentCredential: Authentication failed: AADSTS7: no.\\n"
+    ...          "\\tAzureCliCredential: Azure CLI not found on path")
+    ['EnvironmentCredential: Authentication failed: AADSTS7: no.']
+    """
+    tried = [line.strip() for line in text.splitlines() if _TRIED.match(line)]
+    return [line for line in tried if not _ABSENT.search(line)] if tried else [text.splitlines()[0][:300]]
 
 
 def said(error: Any) -> tuple[str, str]:

@@ -253,7 +253,19 @@ def test_wrong_credentials(sub: Subscription, connected: Connect, monkeypatch: p
     with pytest.raises(AccessError) as failed:
         connected().create(spec(offer()))
     assert failed.value.exit_code == 4
+    assert failed.value.code == "AuthenticationFailed"
+    assert "AADSTS7000215: Invalid client secret" in failed.value.message
     assert "wrong" not in failed.value.message
+    assert "\n" not in failed.value.message
+    for name in ("AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PATH", "/nonexistent")  # nor any tool that somebody has signed in with
+    monkeypatch.setenv("IDENTITY_ENDPOINT", "http://127.0.0.1:1/")  # nor a machine of Azure's
+    monkeypatch.setenv("IDENTITY_HEADER", "none")
+    with pytest.raises(AccessError) as failed:
+        connected().create(spec(offer()))
+    assert failed.value.hint is not None
+    assert "az login" in failed.value.hint
 
 
 def test_no_subscription(sub: Subscription, connected: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
