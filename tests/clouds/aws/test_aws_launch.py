@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -100,6 +101,27 @@ def test_digits_train_on_aws(booting: AwsEmulator, rich: Account, tmp_path: Path
     (removed,) = [one for one in resources if one["removed"]]
     assert [one for one in resources if one["owner"] == removed["owner"]] == [removed]
     assert infrastructure.create(tmp_path, {}).resources(journal_id=removed["owner"]) == ()
+
+
+def test_a_gang(booting: AwsEmulator, rich: Account, tmp_path: Path) -> None:
+    """Two machines beside one another; their groups go with the job."""
+    home, work = tmp_path / "home", tmp_path / "digits"
+    shutil.copytree(DIGITS, work)
+    text = (work / "job.yaml").read_text(encoding="utf-8")
+    (work / "job.yaml").write_text(
+        text.replace("resources:\n", "num_nodes: 2\nresources:\n"), encoding="utf-8"
+    )
+    store = (tmp_path / "store").as_uri()
+    args = ["--infra", HERE, "--env", "DIGITS_STEP_S=0.005", "--store", store, "-y", "--json"]
+    done = arylcloud(home, "launch", str(work / "job.yaml"), *args)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    first, second = rich.lives.values()
+    assert first.placement is not None
+    assert (first.placement, first.zone_id) == (second.placement, second.zone_id)
+    swept = json.loads(arylcloud(home, "gc", "--json").stdout)
+    removed = {one["kind"] for one in swept["resources"] if one["removed"]}
+    assert removed == {"security-group", "placement-group"}
+    assert rich.placements == {}
 
 
 def test_a_notice_on_the_way(booting: AwsEmulator, rich: Account, tmp_path: Path) -> None:
