@@ -6,6 +6,7 @@ Importing the three packages costs 1.6 CPU s: only whoever acts pays it.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -129,6 +130,8 @@ class Arm:
                     from azure.identity import DefaultAzureCredential
                 except ImportError as error:
                     raise _missing() from error
+                # where nobody has set up logging, it would write what our errors say over our own lines
+                logging.getLogger("azure").addHandler(logging.NullHandler())
                 authority = urlsplit(self._environ.get("AZURE_AUTHORITY_HOST", "")).hostname or ""
                 own = bool(authority) and not authority.endswith(_MICROSOFTS)
                 self._credential = DefaultAzureCredential(

@@ -159,7 +159,8 @@ def test_without_credentials(tmp_path: Path, rich: Subscription, monkeypatch: py
     monkeypatch.setenv("AZURE_CLIENT_SECRET", "wrong")
     done = arylcloud(tmp_path, *launch(tmp_path, tmp_path / "store"))
     assert done.returncode == 4, done.stderr
-    assert "az login" in done.stderr
+    assert "hint: az login" in done.stderr
+    assert "DefaultAzureCredential" not in done.stderr
 
 
 def test_without_the_sdk(tmp_path: Path) -> None:
