@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,15 @@ def test_a_dask_cluster_gives_the_same_bytes(capsys: pytest.CaptureFixture[str],
     ) as cluster:
         address = cluster.scheduler_address.removeprefix("tcp://")
         assert call(capsys, *args, "--engine", f"dask://{address}")[1] == expected
+
+
+def test_dask_that_is_not_there_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    code, out, err = call(capsys, "--invent", "1", *SMALL, "--engine", "dask://127.0.0.1:9")
+    assert (code, out) == (2, "")
+    assert "pip install distributed" in err
 
 
 def test_gangs_pay_for_all_their_machines(capsys: pytest.CaptureFixture[str], trace: str) -> None:
