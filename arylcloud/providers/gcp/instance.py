@@ -76,11 +76,6 @@ def document(
         ],
         "network_interfaces": [_interface(at, settings)],
         "scheduling": _scheduling(spec, settings),
-        "shielded_instance_config": {
-            "enable_secure_boot": False,  # NVIDIA's driver of some images is not signed
-            "enable_vtpm": True,
-            "enable_integrity_monitoring": True,
-        },
     }
     if at.tag is not None:
         found["tags"] = {"items": [at.tag]}

@@ -18,6 +18,8 @@ from arylcloud.providers.sightings import Sightings
 
 log = logging.getLogger("arylcloud.gcp")
 MISSING: Final = frozenset(["notFound", "RESOURCE_NOT_FOUND", "HTTP_404"])
+AGAIN_S: Final = 60.0
+"""After the first order to delete what has stopped."""
 UNTOLD_S: Final = 60.0
 """For so long after a machine is missing an operation may come that says why."""
 
@@ -114,16 +116,18 @@ class Roster:
         self._sightings.saw(replace(machine, state=MachineState.RUNNING, ended_s=None, end_cause=None))
         if machine.state is not MachineState.GONE:
             return self._priced(machine)
-        asked = self._sightings.asked_s(machine.instance_id) is not None
-        told = fate(self._calls, machine, asked=asked)
-        ended_s = told.ended_s or machine.ended_s or time.time()
-        cause = EndCause.SELF if told.ended_s is None else told.cause
-        ended = self._sightings.end(machine.instance_id, ended_s, cause)
-        if tidy:
+        asked_s = self._sightings.asked_s(machine.instance_id)
+        ended = self._sightings.of_token(machine.token)
+        if ended is None or ended.ended_s is None:
+            told = fate(self._calls, machine, asked=asked_s is not None)
+            ended_s = told.ended_s or machine.ended_s or time.time()
+            cause = EndCause.SELF if told.ended_s is None else told.cause
+            ended = self._sightings.end(machine.instance_id, ended_s, cause)
+        if tidy and (asked_s is None or time.time() - asked_s > AGAIN_S):
             log.info("%s is stopped: it is deleted, with its disk", machine.instance_id)
             try:
                 self.ask_end(machine)
-            except ArylError as error:  # the next list does it
+            except ArylError as error:  # a later list does it
                 log.warning("%s", error.message)
         return ended or machine
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from clouds import secrets
 from clouds.gcp.emulator import GcpEmulator
 from clouds.gcp.project import Project
 from clouds.stores.gcs import Gcs
@@ -99,8 +100,14 @@ def test_in_a_bucket_of_its_own(
         (binding,) = rich.policies[life.name]["bindings"]
         assert binding["members"] == [f"serviceAccount:{account['email']}"]
         wait_for(lambda: gcs.accounts == {}, "the end of the account", 60.0)
-        text = json.dumps([one.doc for one in rich.lives.values()])
-        assert not [token for token in gcs.tokens if token in text and token != "anonymous"]
+        known = [token for token in gcs.tokens if token != "anonymous"]
+        assert known
+        items = {one["key"]: one["value"] for one in life.doc["metadata"]["items"]}
+        assert len(secrets.links(items["startup-script"])) == 1
+        assert secrets.of_machine(items["startup-script"], known) == []
+        told = {"labels": json.dumps(life.doc["labels"]), "log": consoles}
+        assert secrets.in_texts(told, [*known, "X-Goog-Signature"]) == []
+        assert secrets.in_files([home], [*known, "X-Goog-Signature"]) == []
 
 
 def test_a_notice_on_the_way(booting: GcpEmulator, rich: Project, tmp_path: Path) -> None:
