@@ -106,6 +106,7 @@ class GcpProvider:
             billing=Billing(minimum_s=60.0),
             market_clock=MarketClock(origin_s=0.0, scale=1.0),
             boot_s=120.0,
+            list_every_s=5.0,
             metadata=metadata,
             machine_env={"ARYL_POWEROFF": poweroff(self._calls.base)},
         )
