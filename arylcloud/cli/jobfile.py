@@ -64,7 +64,8 @@ class Overrides:
     """``K=V``, or ``K`` to take it from the environment."""
     gpus: str | None = None
     """``N`` or ``NAME:N``."""
-    infra: str | None = None
+    infra: tuple[str, ...] = ()
+    """``CLOUD``, ``CLOUD/REGION`` or ``CLOUD/REGION/ZONE``: any of them."""
     use_spot: bool = False
     market: str | None = None
     nodes: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from arylcloud.cli.places import parse_accelerator, parse_infra, place
@@ -212,12 +213,36 @@ def one_market(resources: Resources) -> Resources:
     return replace(resources, any_of=tuple(replace(option, market=None) for option in resources.any_of))
 
 
-def override_infra(resources: Resources, text: str) -> Resources:
-    """``--infra`` replaces every place that the file names."""
-    named = parse_infra(text, what="--infra")
+def override_infra(resources: Resources, texts: Sequence[str]) -> Resources:
+    """``--infra`` replaces every place that the file names; given several times, any of them will do."""
+    places = list(dict.fromkeys(parse_infra(text, what="--infra") for text in texts))
+    if len({sum(part is not None for part in named) for named in places}) == 1:  # all clouds, all regions…
+
+        def change(one: Resources) -> Resources:
+            return replace(one, **_columns(places))
+
+        return replace(change(resources), any_of=tuple(change(option) for option in resources.any_of))
+    if resources.ordered:
+        raise UsageError(
+            "--infra: with `ordered` all places are of one kind", hint="clouds only, or CLOUD/REGION only"
+        )
+    options = resources.any_of or (replace(resources, any_of=()),)
+    clouds = () if any(cloud is None for cloud, _, _ in places) else _columns(places)["clouds"]
     return replace(
-        _placed(resources, named), any_of=tuple(_placed(option, named) for option in resources.any_of)
+        resources,
+        clouds=clouds,
+        regions=(),
+        zones=(),
+        any_of=tuple(replace(option, **_columns([named])) for option in options for named in places),
     )
+
+
+def _columns(places: Sequence[tuple[str | None, str | None, str | None]]) -> dict[str, tuple[str, ...]]:
+    columns = zip(*places, strict=True)
+    return {
+        name: tuple(dict.fromkeys(part for part in column if part is not None))
+        for name, column in zip(("clouds", "regions", "zones"), columns, strict=True)
+    }
 
 
 def override_gpus(resources: Resources, text: str) -> Resources:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
+def _several(flag: str, metavar: str, help_: str) -> tuple[Any, Any]:
+    return Annotated[list[str] | None, typer.Option(flag, metavar=metavar, help=help_)], None
+
+
 def _text(flag: str, metavar: str, help_: str, *short: str) -> tuple[Any, Any]:
     return Annotated[str | None, typer.Option(flag, *short, metavar=metavar, help=help_)], None
 
@@ -37,14 +41,11 @@ FLAGS: Final[dict[str, tuple[Any, Any]]] = {
     "use_spot": (Annotated[bool, typer.Option("--use-spot", help="Spot only.")], False),
     "nodes": _text("--nodes", "N", "Machines: 2, or 1..4."),
     "gpus": _text("--gpus", "GPUS", "N or NAME:N per machine."),
-    "infra": _text("--infra", "PLACE", "CLOUD, CLOUD/REGION or …/ZONE; `local` = this machine."),
-    "name": _text("--name", "NAME", "Name of the job.", "-n"),
-    "env": (
-        Annotated[
-            list[str] | None, typer.Option("--env", metavar="K=V", help="For the command; repeatable.")
-        ],
-        None,
+    "infra": _several(
+        "--infra", "PLACE", "CLOUD, CLOUD/REGION or …/ZONE; `local` = this machine. Repeatable."
     ),
+    "name": _text("--name", "NAME", "Name of the job.", "-n"),
+    "env": _several("--env", "K=V", "For the command; repeatable."),
 }
 """Field of :class:`~arylcloud.cli.jobfile.Overrides` → (type with its option, default)."""
 
@@ -71,6 +72,7 @@ def plan_flags(command: Callable[..., R]) -> Callable[..., R]:
 
         typed = {name: given.pop(name) for name in FLAGS}
         typed["env"] = tuple(typed["env"] or ())
+        typed["infra"] = tuple(place.strip() for one in typed["infra"] or () for place in one.split(","))
         return command(**given, flags=Overrides(**typed))
 
     del with_flags.__wrapped__  # typer would look there for the parameters

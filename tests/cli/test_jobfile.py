@@ -8,7 +8,7 @@ import pytest
 from arylcloud.cli.jobfile import Overrides, load_job, read_secrets
 from arylcloud.core.codec import decode, encode
 from arylcloud.core.errors import UsageError
-from arylcloud.core.job import Accelerator, InlineRate, JobSpec
+from arylcloud.core.job import Accelerator, InlineRate, JobSpec, Resources
 
 OURS = """\
 name: my-gpt
@@ -162,7 +162,7 @@ def test_flags_win_over_aryl_wins_over_resources(tmp_path: Path) -> None:
     spec = load(tmp_path, text)
     assert (spec.market, spec.nodes_max, spec.constraints.max_usd_per_hour) == ("on_demand", 3, 5)
     flags = Overrides(
-        name="n", env=("MODEL=llama", "NEW=1=2"), gpus="4", infra="gcp", use_spot=True, nodes="2",
+        name="n", env=("MODEL=llama", "NEW=1=2"), gpus="4", infra=("gcp",), use_spot=True, nodes="2",
         deadline="1h", budget="$9", max_usd_per_hour="$1/h", objective="time",
     )  # fmt: skip
     spec = load(tmp_path, text, flags)
@@ -176,8 +176,23 @@ def test_flags_win_over_aryl_wins_over_resources(tmp_path: Path) -> None:
         1,
     )
     assert spec.objective.name == "time"
-    assert load(tmp_path, text, Overrides(infra="local")).resources.clouds == ("local",)
+    assert load(tmp_path, text, Overrides(infra=("local",))).resources.clouds == ("local",)
     assert load(tmp_path, text, Overrides(gpus="H100:2")).resources.accelerators[0].gpu == "H100"
+
+
+def test_infra_given_several_times(tmp_path: Path) -> None:
+    """Any of the places will do; those of the file are gone."""
+
+    def places(*infra: str) -> Resources:
+        return load(tmp_path, SKY, Overrides(infra=infra)).resources
+
+    assert (places("gcp", "aws").clouds, places("gcp", "aws").any_of) == (("gcp", "aws"), ())
+    regions = places("gcp/us-central1", "azure/eastus", "gcp/us-central1")
+    assert (regions.clouds, regions.regions) == (("gcp", "azure"), ("gcp/us-central1", "azure/eastus"))
+    mixed = places("gcp", "aws/us-east-1")
+    assert (mixed.clouds, mixed.regions) == (("gcp", "aws"), ())
+    assert [(o.clouds, o.regions) for o in mixed.any_of] == [(("gcp",), ()), (("aws",), ("aws/us-east-1",))]
+    assert all(option.accelerators == mixed.accelerators for option in mixed.any_of)
 
 
 ALTERNATIVES = """\
