@@ -148,7 +148,7 @@ class LentDoc:
     """Credentials that reach this prefix alone, for machines of other clouds than the store's. Whoever can
     read it can read the prefix anyway."""
 
-    secret: dict[str, str]
+    secret: dict[str, str] = field(repr=False)
     """As obstore's credential provider of the store's cloud returns them."""
     expires_s: float
     """Wall seconds, as the cloud says."""

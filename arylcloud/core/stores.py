@@ -8,7 +8,7 @@ they are another cloud's, credentials that end soon and are renewed through the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -118,7 +118,7 @@ class JobPrefix:
 class Grant:
     """Credentials that reach one job's prefix, for a while."""
 
-    secret: Mapping[str, str]
+    secret: Mapping[str, str] = field(repr=False)
     """As obstore's credential provider of that cloud returns them, without the moment they end."""
     expires_s: float
     """Wall seconds, as the cloud says."""

@@ -149,6 +149,7 @@ def test_elsewhere_the_first_loan_comes_by_the_link_and_goes_when_it_has_been_re
     boot = loads(BootDoc, scene.store.get(boot_key("l1")) or b"")
     assert boot.lent == scene.lent()
     assert boot.lent.secret == {"token": "loan-1"}
+    assert "loan-1" not in repr(boot)
     assert boot.runtime_url.startswith(f"https://b/{RUNTIME}?")
     scene.handout.tidy(state(LeasePhase.PENDING))
     assert scene.boots() == [boot_key("l1")]

@@ -6,12 +6,13 @@ remove: a disk is paid for, a network interface keeps its security group from be
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from arylcloud.core.errors import ArylError, ConflictError
+from arylcloud.core.errors import AccessError, ArylError, ConflictError
 from arylcloud.core.ports import Resource
 from arylcloud.providers.aws import roles
 from arylcloud.providers.aws.adapter import KNOWN
@@ -20,6 +21,7 @@ from arylcloud.providers.aws.place import Places
 from arylcloud.providers.aws.tags import JOB, JOURNAL
 from arylcloud.providers.settings import known_only
 
+log = logging.getLogger("arylcloud.aws")
 GROUP: Final = "security-group"
 VOLUME: Final = "volume"
 NIC: Final = "network-interface"
@@ -68,7 +70,11 @@ class AwsInfrastructure:
         with ThreadPoolExecutor(min(8, len(regions) or 1), thread_name_prefix="aws-resources") as pool:
             found = pool.map(lambda region: self._of_region(region, journal_id), regions)
             there = tuple(resource for part in found for resource in part)
-        return there + roles.resources(self._calls, journal_id=journal_id)
+        try:
+            return there + roles.resources(self._calls, journal_id=journal_id)
+        except AccessError as error:  # who may not look at roles cannot have made any
+            log.info("roles: %s", error.message)
+            return there
 
     def remove(self, resource: Resource) -> None:
         if resource.kind == roles.ROLE:

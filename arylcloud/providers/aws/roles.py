@@ -140,8 +140,7 @@ def remove(calls: Calls, region: str, name: str) -> None:
 
 
 def resources(calls: Calls, *, journal_id: str | None) -> tuple[Resource, ...]:
-    """Roles of this journal (None: of any), for ``Infrastructure``; their region is where IAM is asked.
-    Nothing where IAM may not be read: then nothing of ours was made there either."""
+    """Roles of this journal (None: of any), for ``Infrastructure``; their region is where IAM is asked."""
     found = []
     marker: dict[str, str] = {}
     while True:

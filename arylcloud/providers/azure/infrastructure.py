@@ -18,7 +18,7 @@ from arylcloud.providers.azure import tags
 from arylcloud.providers.azure.adapter import KNOWN
 from arylcloud.providers.azure.client import Arm, no_wait
 from arylcloud.providers.azure.place import Places
-from arylcloud.providers.azure.roles import IDENTITY, Identities
+from arylcloud.providers.azure.roles import DEFINITION, IDENTITY, Identities
 from arylcloud.providers.settings import known_only
 
 GROUP: Final = "resource-group"
@@ -63,7 +63,7 @@ class AzureInfrastructure:
 
     def remove(self, resource: Resource) -> None:
         try:
-            if resource.kind == IDENTITY:
+            if resource.kind in (IDENTITY, DEFINITION):
                 self._identities.remove(resource.resource_id)
             elif resource.kind == GROUP:
                 self._remove_group(resource)

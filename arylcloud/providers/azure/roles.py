@@ -1,25 +1,27 @@
 """One managed identity for each job: what its machines reach the job's prefix as, and nothing else.
 
 Azure's own role for blobs may delete whole containers; conditions hold for data only. So a role of ours, with
-three actions on blobs, is defined once beside the account, and given on the container under a condition on the
-blobs' path.
+three actions on blobs, is defined once beside the account, and given on the container under a condition on
+the blobs' path.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from uuid import NAMESPACE_URL, uuid5
 
-from arylcloud.core.errors import AccessError, ArylError
+from arylcloud.core.errors import AccessError, ArylError, ConflictError
 from arylcloud.core.ports import Resource
 from arylcloud.core.stores import JobPrefix
 from arylcloud.providers.azure.client import Arm
 from arylcloud.providers.azure.tags import JOB, JOURNAL, companys
 
 IDENTITY: Final = "managed-identity"
+DEFINITION: Final = "role-definition"
 IDENTITY_API: Final = "2023-01-31"
 ROLES_API: Final = "2022-04-01"
 SCOPE: Final = "arylcloud-scope"
@@ -27,6 +29,9 @@ SCOPE: Final = "arylcloud-scope"
 _BLOBS: Final = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 ACTIONS: Final = (f"{_BLOBS}/read", f"{_BLOBS}/write", f"{_BLOBS}/add/action")
 """Machines delete nothing."""
+_OURS: Final = "arylcloud machine "
+"""What the name of our role begins with."""
+_WHOSE: Final = re.compile(r"arylcloud-journal=(\S+)")
 _THERE: Final = ("RoleAssignmentExists", "RoleDefinitionWithSameNameExists")
 SEEN_TRIES: Final = 40
 SEEN_EVERY_S: Final = 3.0
@@ -69,7 +74,7 @@ class Identities:
         tags = {**companys(self._settings), JOURNAL: job.journal_id, JOB: job.job_id, SCOPE: container}
         body = {"location": account["location"], "tags": tags}
         made = self._order("make an identity", "PUT", path, IDENTITY_API, body)
-        role = self._role(group)
+        role = self._role(group, job.journal_id)
         given = {
             "properties": {
                 "roleDefinitionId": role,
@@ -85,13 +90,28 @@ class Identities:
         return str(made["id"])
 
     def remove(self, identity: str) -> None:
-        """Its role first: an assignment of nobody would stay. Idempotent; the missing is success."""
+        """Its role first: an assignment of nobody would stay. ``identity``: or our role itself. Idempotent;
+        the missing is success. ConflictError while somebody has the role."""
+        if "/roleDefinitions/" in identity:
+            self._remove_definition(identity)
+            return
         found = self._arm.find(identity, lambda: self._arm.rest("GET", identity, IDENTITY_API))
         if found is None:
             return
         if container := (found.get("tags") or {}).get(SCOPE):
             self._drop("take a role", _assignment(container, identity), ROLES_API)
         self._drop("remove an identity", identity, IDENTITY_API)
+
+    def _remove_definition(self, role: str) -> None:
+        try:
+            self._drop("remove a role", role, ROLES_API)
+        except ArylError as error:
+            if error.code != "RoleDefinitionHasAssignments":
+                raise
+            text = f"azure: {role} is still given to machines"
+            raise ConflictError(
+                text, code=error.code, hint="run gc again when their jobs have ended"
+            ) from error
 
     def forget(self, job: JobPrefix, account: Mapping[str, Any]) -> None:
         group = account["id"].partition("/providers/")[0]
@@ -118,9 +138,25 @@ class Identities:
                         )
                     )
             path = page.get("nextLink") or ""
-        return tuple(found)
+        return (*found, *self._definitions(journal_id))
 
-    def _role(self, group: str) -> str:
+    def _definitions(self, journal_id: str | None) -> list[Resource]:
+        path = f"{self._arm.scope}/providers/Microsoft.Authorization/roleDefinitions"
+        custom = {"$filter": "type eq 'CustomRole'"}
+        page = self._arm.read("roles", lambda: self._arm.rest("GET", path, ROLES_API, query=custom))
+        found = []
+        for one in page["value"]:
+            told = _WHOSE.search(one["properties"].get("description") or "")
+            if told is None or not one["properties"].get("roleName", "").startswith(_OURS):
+                continue
+            if journal_id in (None, told[1]):
+                kind, role = DEFINITION, str(one["id"])
+                found.append(
+                    Resource(cloud="azure", region="global", kind=kind, resource_id=role, journal_id=told[1])
+                )
+        return found
+
+    def _role(self, group: str, journal_id: str) -> str:
         """Id of our role, defined once for the account's resource group."""
         if named := self._settings.get("storage_role"):
             return f"{self._arm.scope}/providers/Microsoft.Authorization/roleDefinitions/{named}"
@@ -129,8 +165,9 @@ class Identities:
         if self._arm.find(path, lambda: self._arm.rest("GET", path, ROLES_API)) is None:
             body = {
                 "properties": {
-                    "roleName": f"arylcloud machine {str(name)[:8]}",  # a tenant has each name once
-                    "description": "Blobs of one job: read, write, list. Given under a condition.",
+                    "roleName": f"{_OURS}{str(name)[:8]}",  # a tenant has each name once
+                    "description": "Blobs of one job: read, write, list; given under a condition. "
+                    f"arylcloud-journal={journal_id}",
                     "type": "CustomRole",
                     "permissions": [{"actions": [], "dataActions": list(ACTIONS)}],
                     "assignableScopes": [group],

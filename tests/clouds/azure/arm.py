@@ -23,7 +23,7 @@ from clouds.azure.subscription import Doc, Fault, Subscription, fresh_id
 
 TENANT = "00000000-0000-0000-0000-00000000aaaa"
 SECRET = "emulated"
-_BESIDE = re.compile(r"/providers/Microsoft\.(Storage|ManagedIdentity|Authorization/roleDefinitions)/", re.I)
+_BESIDE = re.compile(r"/providers/Microsoft\.(Storage/|ManagedIdentity/|Authorization/roleDefinitions)", re.I)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,8 @@ Handler = Callable[[Asked, re.Match[str]], Reply]
 
 def no_identities(asked: Asked) -> Reply | None:
     """A subscription without any."""
-    listed = asked.method == "GET" and asked.path.endswith(("/userAssignedIdentities", "/storageAccounts"))
+    lists = ("/userAssignedIdentities", "/storageAccounts", "/roleDefinitions")
+    listed = asked.method == "GET" and asked.path.endswith(lists)
     return Reply(body={"value": []}) if listed else None
 
 

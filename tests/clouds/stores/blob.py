@@ -173,7 +173,9 @@ class Azure:
     def _manager(self, verb: str, path: str, body: dict[str, Any]) -> Answer:
         key, kind = path.lower(), path.split("/")[-2]
         self.calls.append(f"{verb} {kind}")
-        if verb == "GET" and path.endswith(("/storageAccounts", "/userAssignedIdentities")):
+        if verb == "GET" and path.endswith(
+            ("/storageAccounts", "/userAssignedIdentities", "/roleDefinitions")
+        ):
             tail = path.rpartition("/")[2].lower()
             return _json({"value": [v for k, v in self.things.items() if k.split("/")[-2] == tail]})
         if verb == "PUT":
@@ -184,6 +186,11 @@ class Azure:
             raise Refused(404, "ResourceNotFound")
         found = self.things[key]
         if verb == "DELETE":
+            given = [
+                one.get("properties", {}).get("roleDefinitionId", "").lower() for one in self.things.values()
+            ]
+            if key in given:
+                raise Refused(400, "RoleDefinitionHasAssignments")
             del self.things[key]
             return 200, {}, b""
         if kind == "storageAccounts":  # made by the time of the second look

@@ -92,6 +92,12 @@ def test_in_an_account_of_its_own(
     assert secrets.of_machine(user_data, [rich.client]) == []
     wait_for(lambda: blobs.calls.count("DELETE userAssignedIdentities") == 1, "the end of the identity", 60.0)
     assert not [key for key in blobs.things if "/containers/" in key and "/roleassignments/" in key]
+    swept = arylcloud(home, "gc", "--json")
+    assert swept.returncode == 0, swept.stderr
+    removed = {one["kind"] for one in json.loads(swept.stdout)["resources"] if one["removed"]}
+    assert removed == {"resource-group", "role-definition"}
+    kinds = {key.split("/")[-2] for key in blobs.things}
+    assert kinds == {"storageaccounts", "containers", "roleassignments"}  # the account, and the user's role
     logs = arylcloud(home, "logs", document["job_id"])
     assert logs.returncode == 0
     assert logs.stdout

@@ -22,7 +22,7 @@ from checkpoint.contract import ObjectStoreContract
 from clouds.stores.blob import Azure
 
 from arylcloud.checkpoint.store import StoreAccessError, open_store
-from arylcloud.core.errors import AccessError, UsageError
+from arylcloud.core.errors import AccessError, ConflictError, UsageError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.stores import JobPrefix, address_of
 from arylcloud.providers.azure import bucket, lending, roles, sas
@@ -161,16 +161,20 @@ def test_the_identity_is_made_once_found_again_and_removed(
     assert azure.calls.count("PUT userAssignedIdentities") == puts
     assert lending.create(Path(), azure.settings).identity(mine) == identity
     ours = roles.Identities(Arm(azure.settings), azure.settings)
-    (found,) = ours.resources(journal_id="j1")
+    found, definition = ours.resources(journal_id="j1")
     assert (found.resource_id, found.job_id, found.costs) == (identity, mine.job_id, False)
     assert ours.resources(journal_id="j2") == ()
     given = [key for key in azure.things if "/containers/" in key and "/roleassignments/" in key]
     assert len(given) == 1
     (role,) = [one for key, one in azure.things.items() if "/roledefinitions/" in key]
     assert role["properties"]["permissions"] == [{"actions": [], "dataActions": list(roles.ACTIONS)}]
+    assert definition.kind == "role-definition"
+    with pytest.raises(ConflictError, match="still given"):
+        ours.remove(definition.resource_id)
     for _ in range(2):
         ours.remove(identity)
         lender.revoke(mine)
+        ours.remove(definition.resource_id)
     assert ours.resources(journal_id=None) == ()
     assert not [key for key in azure.things if "/containers/" in key and "/roleassignments/" in key]
 
