@@ -38,7 +38,7 @@ def simulate(
     policy: Annotated[
         list[str], typer.Option(help="A policy, or several: A,B, or repeated. They see the same jobs.")
     ],
-    capacity: Annotated[str, typer.Option(help="GPUs by type: v100=36,p100=36,k80=36.")],
+    capacity: Annotated[str | None, typer.Option(help="GPUs by type: v100=36,p100=36,k80=36.")] = None,
     trace: Annotated[
         Path | None,
         typer.Option(help="Gavel's .trace, or a CSV of job_id,submit_s,duration_s,num_gpus[,model]."),
@@ -75,6 +75,23 @@ def simulate(
     slos: Annotated[
         bool, typer.Option("--slos", help="Generated jobs have deadlines: 1.2, 2 or 10 run times.")
     ] = False,
+    aryl: Annotated[
+        str | None,
+        typer.Option(help="252:296 servers of 8 GPUs: training that borrows idle inference servers."),
+    ] = None,
+    inference: Annotated[
+        Path | None, typer.Option(help="--aryl: CSV of trace,timestamp_s,requests_per_s.")
+    ] = None,
+    scaling: Annotated[
+        Path | None, typer.Option(help="--aryl: measured strong scaling (CSV); without, it is linear.")
+    ] = None,
+    elastic: Annotated[
+        float, typer.Option(min=0, max=1, help="--aryl: share of jobs that may double their GPUs.")
+    ] = 0.05,
+    fungible: Annotated[
+        float, typer.Option(min=0, max=1, help="--aryl: share of jobs that borrowed GPUs can run.")
+    ] = 0.21,
+    days: Annotated[str | None, typer.Option(help="--aryl: A:B = measure jobs submitted in these.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
     csv_: Annotated[bool, typer.Option("--csv", help="A row per job on stdout.")] = False,
 ) -> None:
@@ -89,6 +106,18 @@ def simulate(
     if json_ and csv_:
         raise UsageError("--json and --csv exclude each other", hint="--json: totals; --csv: a row per job")
     names = list(dict.fromkeys(name for text in policy for name in text.split(",") if name))
+    if aryl is not None:
+        from arylcloud.cli.simulateloans import replay_loans
+
+        if csv_ or generate is not None or capacity is not None or not names:
+            raise UsageError("--aryl takes --trace and --policy; no --capacity, --generate or --csv")
+        replay_loans(
+            names, servers=aryl, trace=trace, inference=inference, scaling=scaling, elastic=elastic,
+            fungible=fungible, days=days, seed=seed, json_=json_,
+        )  # fmt: skip
+        return
+    if capacity is None:
+        raise UsageError("--capacity says what GPUs there are", hint="--capacity v100=36,p100=36,k80=36")
     chosen = [by_name(name) for name in names]
     if not chosen:
         raise UsageError("--policy names none", hint="--policy max_min_fairness_perf")
