@@ -23,6 +23,7 @@ LOOK: Final = (
     "Microsoft.Network/networkInterfaces/read",
     "Microsoft.Network/publicIPAddresses/read",
     "Microsoft.ManagedIdentity/userAssignedIdentities/read",
+    "Microsoft.Authorization/roleDefinitions/read",
     "Microsoft.Insights/eventtypes/values/read",
     "Microsoft.Resources/subscriptions/resourceGroups/read",
 )
