@@ -126,11 +126,6 @@ class Choice:
     target: Ints
 
 
-def stay(view: View) -> Choice:
-    n = len(view)
-    return Choice(np.full(n, STAY, dtype=np.int64), np.full(n, NONE, dtype=np.int64))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlinePolicy:
     """``decide`` is pure: the launcher and the replay call the same."""
