@@ -104,6 +104,8 @@ def backtest(
     if not (0 < work_h <= 10_000 and 0 < deadline_h <= 20_000):
         raise UsageError("--work-h and --deadline-h are hours: more than 0, at most 10,000 and 20,000")
     policies, optimum = _policies(policy)
+    if optimum and no_optimum:
+        raise UsageError("--policy optimum and --no-optimum exclude each other")
     grid = sampled(found, tick_s=tick_s, machines=machines or 1)
     market = market_of(
         grid,
@@ -137,8 +139,6 @@ def backtest(
         "starts": starts,
         "seed": seed,
     }
-    if optimum and no_optimum:
-        raise UsageError("--policy optimum and --no-optimum exclude each other")
     if html is not None:
         write(html, page(made, about))
     if json_:

@@ -137,6 +137,7 @@ def test_work_and_deadline_come_from_a_job(capsys: pytest.CaptureFixture[str], t
         (("--invent", "1", "--work-h", "600", "--deadline-h", "900"), 2, "before a deadline of 900 h"),
         (("--invent", "1", *SMALL, "--home-region", "mars"), 2, "no zone of 'mars'"),
         (("--invent", "1", *SMALL, "--checkpoint-gb", "5"), 2, "no tariff from invented/region-1"),
+        (("--invent", "1", *SMALL, "--policy", "optimum", "--no-optimum"), 2, "exclude each other"),
         (("--invent", "1", *SMALL, "--engine", "abacus"), 2, "no engine 'abacus'"),
         (("--trace", "nosuch.csv", *SMALL), 2, "cannot read nosuch.csv"),
     ],
