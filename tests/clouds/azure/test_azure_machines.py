@@ -78,6 +78,15 @@ def test_an_end_that_is_under_way_is_not_ours(
     assert gone(adapter, machine).end_cause is EndCause.INTERRUPTED
 
 
+def test_azure_was_faster_than_we(azure: AzureEmulator, sub: Subscription, connected: Connect) -> None:
+    adapter = connected()
+    machine = adapter.create(spec(offer()))
+    azure.evict(sub, machine.instance_id, notice_s=0.0)
+    wait_for(lambda: sub.vm(machine.instance_id).gone, "its end")
+    adapter.terminate(machine)  # as we knew it: running
+    assert gone(adapter, machine).end_cause is EndCause.INTERRUPTED
+
+
 def test_an_end_while_nobody_looked(azure: AzureEmulator, sub: Subscription, connected: Connect) -> None:
     """The log's moment counts, not that of whoever comes back."""
     machine = connected().create(spec(offer()))
