@@ -171,10 +171,8 @@ class Executor:
             boot = self.boot(action)
         except (StoreError, ThrottledError, LocalStateError):  # at the next tick
             raise
-        except (CloudError, AccessError, UsageError) as error:  # nothing has been asked of the market yet
-            if first:
-                return self._refused(state, action, error)
-            raise
+        except (CloudError, AccessError, UsageError) as error:  # no machine has been asked for, this time
+            return self._refused(state, action, error) if first else self._uncertain(state, action, error)
         spec = MachineSpec(
             token=action.token,
             journal_id=state.journal_id,

@@ -18,7 +18,9 @@ import pytest
 from arylcloud.agent import bootstrap
 from arylcloud.agent.bootstrap import user_data
 from arylcloud.agent.runtime import build_runtime
+from arylcloud.core.codec import dumps
 from arylcloud.core.errors import UsageError
+from arylcloud.core.protocol import BootDoc, LentDoc
 
 from .conftest import Job, read_json, spec, wait_for
 
@@ -95,6 +97,32 @@ def test_from_stub_to_a_commands_end(job: Job, runtime: tuple[Path, str]) -> Non
         "mine": "the image",
         "path": [str(theirs), str(job.folder / "machine a" / "runtime" / "user")],
     }
+
+
+def test_the_first_loan_comes_by_a_document_and_is_seen_by_nobody(
+    job: Job, runtime: tuple[Path, str]
+) -> None:
+    path, _ = runtime
+    lent = LentDoc(secret={"token": "l0an"}, expires_s=time.time() + 3600)
+    document = job.folder / "boot.json"
+    document.write_bytes(dumps(BootDoc(runtime_url=path.as_uri(), lent=lent)))
+    look = "env; ls -R ..; cat /proc/$PPID/environ /proc/$PPID/cmdline | tr '\\0' '\\n'"
+    job.submit(spec(f"({look}) > seen; exit 7", secret_names=()))
+    job.open_epoch("lease-a")
+    text = stub(job, runtime, runtime_url="", boot_url=document.as_uri())
+    assert path.as_uri() not in text
+    code, log = boot(job, text)
+    assert code == 0, log
+    end = job.end(1)
+    assert end is not None
+    assert end.exit_code == 7, end.tail
+    home = job.folder / "machine a"
+    assert not (home / "lent.json").exists()
+    seen = (home / "workdir" / "seen").read_text()
+    assert "PATH=" in seen
+    assert "l0an" not in seen
+    assert "lent.json" not in seen
+    assert "l0an" not in log
 
 
 def test_the_stub_is_small_holds_what_it_is_told_and_quotes_it(job: Job, runtime: tuple[Path, str]) -> None:

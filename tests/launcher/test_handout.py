@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from support.harness import offer
+from support.harness import Harness, offer
 
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.store import sub
@@ -19,6 +20,8 @@ from arylcloud.core.job import JobSpec
 from arylcloud.core.phases import LeasePhase
 from arylcloud.core.protocol import BOOT_PREFIX, LENT_KEY, BootDoc, LentDoc, boot_key
 from arylcloud.core.stores import Address, Grant, JobPrefix, address_of
+from arylcloud.launcher.actions import CreateLease
+from arylcloud.launcher.executor import Boot
 from arylcloud.launcher.handout import RETRY_S, Handout
 from arylcloud.launcher.state import JobState, Lease
 
@@ -231,3 +234,19 @@ def test_what_the_cloud_refuses_is_said_before_a_machine_is_made() -> None:
     with pytest.raises(AccessError, match="not today"):
         scene.handout.given("gcp", "l1")
     assert scene.boots() == []
+
+
+def test_a_store_that_lets_no_machine_in_is_a_refusal(tmp_path: Path) -> None:
+    """Journaled, and so told to the user: the launcher must not try for ever in silence."""
+    h = Harness(tmp_path)
+
+    def boot(action: CreateLease) -> Boot:
+        raise AccessError("machines cannot be let into the job's prefix", hint="a role")
+
+    h.launcher.executor.boot = boot
+    h.tick(3)
+    assert not h.world.born
+    refused = [lease for lease in h.state.leases.values() if lease.phase is LeasePhase.REFUSED]
+    assert refused
+    assert h.state.phase.ended
+    assert h.state.phase_code == "access"
