@@ -1,6 +1,6 @@
 """2023–2026: the spot prices that are on record, and 1-GPU training rates of ten models.
 
-GCP's spot prices by region (every change, 2023-05…2026-07); daily prices of smaller clouds (2026-02…07).
+GCP's spot prices by region (every change, 2023-05…2026-07); daily prices of smaller clouds (2026-02…05).
 Not used: AWS, whose spot prices then are not on record; Azure, with one to three readings per offer
 from 2026-04 on; on-demand lists, where one wrong row (8 A100 for $7.70 an hour, five months) sets the result.
 All of it is study data: nothing is bundled.
@@ -28,15 +28,23 @@ GPUS: Final[Mapping[str, str]] = MappingProxyType(
 )  # fmt: skip
 """Names in the price files → in the measured rates. A 40 GB A100 on SXM was not measured: its PCIe card
 stands in. What was not measured at all (L4, T4, L40S, MI300X) is left out."""
+MODERN_END_S: Final = MappingProxyType({False: unix_s("2026-07-22"), True: unix_s("2026-05-08")})
+"""Where the series end, without and with the smaller clouds."""
+MODERN_BEGIN_S: Final = MappingProxyType({False: unix_s("2023-05-11"), True: unix_s("2026-02-21")})
+"""On 2023-05-09 five regions list two A100s at a fifth of their price, for one day."""
 MARKETPLACES: Final = frozenset({"vast.ai"})
 """A median over private hosts is not a price at which one machine stays."""
+SMALLER_FROM: Final = "2026-02-21"
+"""The first days of the record hold prices of whole machines as those of one GPU."""
+WRONG_ROWS: Final = MappingProxyType({("runpod", "H200", "on_demand"): "2026-04-17"})
+"""From that day on an H200 is listed at $0.50, after $3.59 and before $3.79."""
 PRECISION: Final = "amp-fp16"
 _RATES_FROM: Final = "lambdal/deeplearning-benchmark"
-_STALE_S: Final = 7 * 86400.0
+_ONE_SOURCE: Final = "https://getdeploying.com"
 
 
 def modern_prices(folder: Path, *, smaller_clouds: bool) -> PriceSeries:
-    """GCP's spot. ``smaller_clouds``: and those on record on half the days and to the end, every market."""
+    """GCP's spot. ``smaller_clouds``: and those on record on half the days, every market."""
     known = _instances(folder)
     steps: Steps = {}
     for row in text_rows(folder / "prices" / "spot_history.csv.gz"):
@@ -76,12 +84,19 @@ def _instances(folder: Path) -> dict[tuple[str, str], tuple[str, int]]:
 
 
 def _smaller_clouds(folder: Path) -> Steps:
-    """One rental per provider, GPU and market: the day's median over its regions and counts."""
+    """One rental per provider, GPU and market: the day's median over its regions and counts.
+
+    Of one source only, 2026-02-21…05-08: where the next one takes over, most prices jump at once.
+    """
     seen: dict[Rental, dict[str, list[float]]] = {}
     days: set[str] = set()
     for row in text_rows(folder / "prices" / "neocloud_history.csv.gz"):
+        if row["source_url"] != _ONE_SOURCE or row["date"] < SMALLER_FROM:
+            continue
         days.add(row["date"])
         if row["gpu_model"] not in GPUS or row["provider"] in {*MARKETPLACES, "aws", "azure", "gcp"}:
+            continue
+        if row["date"] >= WRONG_ROWS.get((row["provider"], row["gpu_model"], row["rental_type"]), "9999"):
             continue
         rental = Rental(
             cloud=row["provider"], region="any", zone="", instance_type=f"1x-{row['gpu_model']}",
@@ -89,9 +104,8 @@ def _smaller_clouds(folder: Path) -> Steps:
         )  # fmt: skip
         prices = seen.setdefault(rental, {}).setdefault(row["date"], [])
         prices.append(float(row["price_median_usd_per_gpu"]))
-    end_s = unix_s(max(days))
     return {
         rental: [(unix_s(day), statistics.median(prices)) for day, prices in by_day.items()]
         for rental, by_day in seen.items()
-        if 2 * len(by_day) >= len(days) and unix_s(max(by_day)) >= end_s - _STALE_S
+        if 2 * len(by_day) >= len(days)
     }

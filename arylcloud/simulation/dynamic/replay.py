@@ -32,13 +32,7 @@ class Objective:
 
     usd_per_hour_of_time: float = 0.0
     fastest: bool = False
-
-    def runs_on(self, rate: Floats) -> Floats:
-        """The rates, 0 where the objective rules a rental out; shape (m,)."""
-        if not self.fastest:
-            return rate
-        fastest: Floats = np.where(rate == rate.max(), rate, 0.0)
-        return fastest
+    """Of the rentals that can be had; a running job then goes nowhere slower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +52,12 @@ class Runs:
 
 def chosen(series: PriceSeries, rate: Floats, at_s: Floats, objective: Objective) -> Index:
     """The best rental at each moment, shape of ``at_s``. Every moment needs one with a known price."""
-    rate = objective.runs_on(rate)
+    prices, speed = series.prices(at_s), rate.reshape((-1,) + (1,) * at_s.ndim)
+    if objective.fastest:
+        speed = np.where(np.isfinite(prices), speed, 0.0)
+        speed = np.where(speed == speed.max(axis=0), speed, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        score = (series.prices(at_s) + objective.usd_per_hour_of_time) / rate.reshape(
-            (-1,) + (1,) * at_s.ndim
-        )
+        score = (prices + objective.usd_per_hour_of_time) / speed
     score = np.where(np.isfinite(score), score, np.inf)
     best = np.argmin(score, axis=0)
     if not np.isfinite(np.min(score, axis=0)).all():
@@ -89,7 +84,6 @@ def replay(
     Prices past the end of the series are its last ones: leave the starts room.
     """
     objective = Objective() if objective is None else objective
-    rate = objective.runs_on(rate)
     here = chosen(series, rate, starts_s, objective)
     n = starts_s.size
     usd, move_usd, moves = np.zeros(n), np.zeros(n), np.zeros(n, dtype=np.int64)
@@ -109,6 +103,8 @@ def replay(
         if not fresh:
             with np.errstate(divide="ignore"):
                 rest_h = todo[None] / rate[:, None] / 3600.0
+            if objective.fastest:
+                rest_h = np.where(rate[:, None] < rate[old], np.inf, rest_h)
             worth = objective.usd_per_hour_of_time
             to, fee, goes = considered(moving, old, series.prices(t), rest_h, worth)
             if guarded:

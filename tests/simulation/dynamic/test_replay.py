@@ -98,6 +98,19 @@ def test_the_cheapest_of_the_fastest() -> None:
     assert chosen(series, SAME, START, Objective(fastest=True))[0] == 1
 
 
+def test_who_wants_speed_moves_for_money_but_to_nothing_slower() -> None:
+    series = price_series({A: [(T0, 3.0), (T0 + DAY_S, 9.0)], B: [(T0, 1.0)], C: [(T0, 4.0)]})
+    rate, fast = np.array([2.0, 1.0, 2.0]), Objective(fastest=True)
+    runs = replay(series, rate, 6 * DAY_S, START, moving=free_moves(3), objective=fast)
+    assert (series.rentals[runs.last[0]], runs.hours[0]) == (C, pytest.approx(72.0))
+    assert runs.usd[0] == pytest.approx(24 * 3.0 + 48 * 4.0)
+
+
+def test_the_fastest_is_one_that_has_a_price() -> None:
+    late = price_series({A: [(T0 + DAY_S, 1.0)], B: [(T0, 9.0)]})
+    assert chosen(late, np.array([5.0, 1.0]), START, Objective(fastest=True))[0] == 1
+
+
 def test_what_cannot_run_the_job_or_has_no_price_yet_is_not_chosen() -> None:
     assert chosen(RISING, np.array([0.0, 1.0]), START, Objective())[0] == 1
     late = price_series({A: [(T0 + 1, 1.0)], B: [(T0, 9.0)]})
