@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from arylcloud.core.errors import ArylError, CapacityError, OtherCloudError, UsageError
+from arylcloud.core.errors import ArylError, CapacityError, UsageError
 from arylcloud.providers.azure.client import Arm, no_wait
 from arylcloud.providers.azure.tags import JOURNAL, of_id, of_journal, word
 
@@ -75,7 +75,7 @@ class Places:
     def _make_group(self, name: str, region: str, journal_id: str) -> None:
         found = self._arm.find(f"resource group {name}", lambda: self._arm.groups.get(name))
         if found is not None and word(found.properties.provisioning_state) == "Deleting":
-            raise OtherCloudError(f"azure: resource group {name} is being removed", code="GroupDeleting")
+            raise _not_now(f"azure: resource group {name} is being removed", "GroupDeleting")
         if found is not None:
             return
         if "resource_group" in self._settings:
@@ -189,9 +189,9 @@ class Places:
             if found is not None and word(found.properties.provisioning_state) == "Succeeded":
                 return found
             if found is not None and word(found.properties.provisioning_state) == "Failed":
-                raise OtherCloudError(f"azure: {what} could not be made", code="NetworkFailed")
+                raise _not_now(f"azure: {what} could not be made", "NetworkFailed")
             time.sleep(MADE_EVERY_S)
-        raise OtherCloudError(f"azure: {what} is not ready yet", code="NetworkNotReady")
+        raise _not_now(f"azure: {what} is not ready yet", "NetworkNotReady")
 
     def _guard(self, group: str, name: str) -> Any:
         return self._arm.network.network_security_groups.get(group, name)
@@ -240,6 +240,11 @@ class Places:
 def network_name(settings: Mapping[str, str], region: str, journal_id: str) -> str:
     """In a group that others use, too, a name that tells whose it is."""
     return f"{NETWORK}-{journal_id}-{region}" if "resource_group" in settings else NETWORK
+
+
+def _not_now(message: str, code: str) -> CapacityError:
+    """No machine has been ordered: elsewhere one may be, and here later."""
+    return CapacityError(message, code=code, scope="region")
 
 
 def _several(text: str) -> list[str]:

@@ -454,6 +454,24 @@ def test_nothing_is_left_after_the_end(
     assert adapter.create(again).state is not MachineState.GONE
 
 
+def test_a_region_that_is_being_tidied_up_is_left_alone(
+    sub: Subscription, connected: Connect, ours: Callable[..., AzureInfrastructure]
+) -> None:
+    """Removing a group takes Azure minutes: the launcher knows that nothing was made, and goes elsewhere."""
+    adapter = connected()
+    machine = adapter.create(spec(offer()))
+    adapter.terminate(machine)
+    gone(adapter, machine)
+    (group,) = ours().resources(journal_id=JOURNAL)
+    sub.end_s = 600.0
+    ours().remove(group)
+    assert ours().resources(journal_id=JOURNAL) == ()
+    with pytest.raises(CapacityError) as failed:
+        connected().create(spec(offer()))
+    assert (failed.value.code, failed.value.scope) == ("GroupDeleting", "region")
+    assert connected().create(spec(offer(region="westeurope"))).region == "westeurope"
+
+
 def test_left_behind_things_that_cost_are_found(
     azure: AzureEmulator, sub: Subscription, connected: Connect, ours: Callable[..., AzureInfrastructure]
 ) -> None:
