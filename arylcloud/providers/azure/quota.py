@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
-from arylcloud.core.errors import AccessError, QuotaError
+from arylcloud.core.errors import AccessError, QuotaError, Scope
 from arylcloud.core.offer import Market, Offer
 from arylcloud.providers.azure.client import Arm
 from arylcloud.providers.azure.errors import WHERE_TO_ASK
@@ -63,6 +63,7 @@ class Quotas:
                     f"({offer.market.value}), {offer.instance_type} needs {needed:g}",
                     code=quota.name,
                     hint=where_to_ask(offer.region, quota.name),
+                    scope=_scope(quota),
                 )
 
     def _region(self, region: str) -> dict[str, tuple[str, float, float]] | None:
@@ -78,6 +79,13 @@ class Quotas:
             return None  # may launch, may not read quotas: Azure itself will tell
         named = [(str(one.name.value), float(one.limit), float(one.current_value)) for one in listed]
         return {name.lower(): (name, limit, used) for name, limit, used in named}
+
+
+def _scope(quota: Quota) -> Scope:
+    """Where there is some of it, a smaller size may fit."""
+    if quota.limit:
+        return "region"
+    return "market" if quota.name in (SPOT, TOTAL) else "family"
 
 
 def where_to_ask(region: str, name: str) -> str:

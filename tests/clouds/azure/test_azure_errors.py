@@ -172,9 +172,14 @@ def test_no_create_call_without_quota(
         assert failed.value.code.lower() == name.lower()
         assert failed.value.hint is not None
         assert name.lower() in failed.value.hint.lower()
+        assert failed.value.scope == ("family" if "Family" in name else "market")
     made = [call for call in sub.calls if call.split()[0] in ("PUT", "POST", "DELETE")]
     assert made == []
     assert sub.called["GET usages"] == 1  # read once
+    sub.quotas["eastus", name] = 2.0  # enough for some size, not for this one
+    with pytest.raises(QuotaError) as failed:
+        connected().create(spec(offer(market=market)))
+    assert failed.value.scope == "region"
 
 
 def test_quotas_that_may_not_be_read_are_azures_affair(sub: Subscription, connected: Connect) -> None:
