@@ -7,6 +7,7 @@ import ctypes
 import os
 import struct
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ _HEAD = struct.Struct("iIII")
 
 
 class Renames:
-    """Names moved into ``folder`` since this object was made and not created again since."""
+    """Names moved into ``folder`` since this object was made and not created again since. Safe to ask from
+    several threads."""
 
     def __init__(self, folder: Path) -> None:
         self._moved: set[str] = set()
+        self._lock = threading.Lock()
         self._fd = -1
         if not sys.platform.startswith("linux"):
             return
@@ -32,13 +35,14 @@ class Renames:
         self._fd = fd
 
     def names(self) -> frozenset[str]:
-        while self._fd >= 0:
-            try:
-                data = os.read(self._fd, 65536)
-            except BlockingIOError:
-                break
-            self._take(data)
-        return frozenset(self._moved)
+        with self._lock:
+            while self._fd >= 0:
+                try:
+                    data = os.read(self._fd, 65536)
+                except BlockingIOError:
+                    break
+                self._take(data)
+            return frozenset(self._moved)
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -94,7 +94,7 @@ class Agent:
         self._watcher: notice.Watcher | None = None
         self.shutdown: str | None = None
         self.done = threading.Event()
-        self.slot = Slot(config, self.shipper, clock=clock, log=self._log)
+        self.slot = Slot(config, self.shipper, saved=self.sync.saved, clock=clock, log=self._log)
         self.lifeline = Lifeline(clock=self.steady, log=self._log)
         self.renewal: Renewal | None = None
         if config.metadata == "ec2" and config.metadata_url != EC2_METADATA_URL:  # a service of our own

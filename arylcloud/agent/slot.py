@@ -13,7 +13,7 @@ from arylcloud.agent.config import Config
 from arylcloud.agent.decide import Outcome, Run
 from arylcloud.agent.process import Command, shell_argv, signal_number
 from arylcloud.agent.shipper import Shipper, Stream, one_line
-from arylcloud.agent.sync import complete
+from arylcloud.agent.sync import Saved
 from arylcloud.core.clock import Clock
 from arylcloud.core.job import JobSpec
 from arylcloud.core.protocol import EndDoc, EpochDoc, rank_stream
@@ -25,9 +25,18 @@ REAP_S = 10.0
 class Slot:
     """Used by the deciding thread only. ``failed`` and ``ended`` are facts for ``decide``."""
 
-    def __init__(self, config: Config, shipper: Shipper, *, clock: Clock, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        shipper: Shipper,
+        *,
+        saved: Callable[[], list[Saved]],
+        clock: Clock,
+        log: Callable[[str], None],
+    ) -> None:
         self._config = config
         self._shipper = shipper
+        self._saved = saved
         self._clock = clock
         self._log = log
         self._command: Command | None = None
@@ -132,7 +141,7 @@ class Slot:
     def _read_progress(self, run: Run, now_s: float) -> None:
         """From its progress file, else from its checkpoints."""
         found = progress.read(self.progress_file(run.epoch))
-        saved = complete(self._config.checkpoints)
+        saved = self._saved()
         if found.step is None and saved:
             found = replace(found, step=saved[-1].step, at_s=saved[-1].saved_at_s)
         self.progress = found

@@ -134,6 +134,10 @@ class CheckpointSync(threading.Thread):
         with self._lock:
             return self._status
 
+    def saved(self) -> list[Saved]:
+        """The complete ones on this disk, in order of step. May be asked from another thread."""
+        return complete(self._folder, self._renames.names())
+
     def resume(self, manifest: Manifest | None) -> None:
         """Before the command starts: what lies in the folder is this manifest (None: nothing)."""
         with self._lock:
@@ -201,7 +205,7 @@ class CheckpointSync(threading.Thread):
         committed = self.status.committed_step
         fresh = [
             saved
-            for saved in complete(self._folder, self._renames.names())
+            for saved in self.saved()
             if (committed is None or saved.step > committed)
             and (saved.path.name, saved.saved_at_s) not in self._passed_over
         ]
@@ -258,7 +262,7 @@ class CheckpointSync(threading.Thread):
                 age_s = self._clock.now_s() - path.stat().st_mtime
             except FileNotFoundError:
                 continue
-            done = {saved.path.name for saved in complete(self._folder, self._renames.names())}
+            done = {saved.path.name for saved in self.saved()}
             if age_s > STALE_S and path.name not in done:
                 self._mentioned.add(path.name)
                 self._log(

@@ -142,7 +142,7 @@ def _read_place(section: Section, found: Resources) -> Resources:
                 raise UsageError(
                     f"{other.what} and infra stand together", hint="infra alone says all: aws/us-east-1"
                 )
-        return _placed(found, parse_infra(infra.text, what=infra.what))
+        return _at(found, [parse_infra(infra.text, what=infra.what)])
     if cloud is None and region is None and zone is None:
         return found
     known = cloud or region or zone
@@ -150,17 +150,7 @@ def _read_place(section: Section, found: Resources) -> Resources:
     names = [None if value is None else value.text for value in (cloud, region, zone)]
     if cloud is None and len(found.clouds) == 1:
         names[0] = found.clouds[0]
-    return _placed(found, place(names[0], names[1], names[2], what=what))
-
-
-def _placed(found: Resources, named: tuple[str | None, str | None, str | None]) -> Resources:
-    cloud, region, zone = named
-    return replace(
-        found,
-        clouds=(cloud,) if cloud else (),
-        regions=(region,) if region else (),
-        zones=(zone,) if zone else (),
-    )
+    return _at(found, [place(names[0], names[1], names[2], what=what)])
 
 
 def _accelerators(value: Value) -> tuple[Accelerator, ...]:
@@ -217,32 +207,30 @@ def override_infra(resources: Resources, texts: Sequence[str]) -> Resources:
     """``--infra`` replaces every place that the file names; given several times, any of them will do."""
     places = list(dict.fromkeys(parse_infra(text, what="--infra") for text in texts))
     if len({sum(part is not None for part in named) for named in places}) == 1:  # all clouds, all regions…
-
-        def change(one: Resources) -> Resources:
-            return replace(one, **_columns(places))
-
-        return replace(change(resources), any_of=tuple(change(option) for option in resources.any_of))
+        return replace(
+            _at(resources, places), any_of=tuple(_at(option, places) for option in resources.any_of)
+        )
     if resources.ordered:
         raise UsageError(
             "--infra: with `ordered` all places are of one kind", hint="clouds only, or CLOUD/REGION only"
         )
     options = resources.any_of or (replace(resources, any_of=()),)
-    clouds = () if any(cloud is None for cloud, _, _ in places) else _columns(places)["clouds"]
+    anywhere = any(cloud is None for cloud, _, _ in places)
     return replace(
         resources,
-        clouds=clouds,
+        clouds=() if anywhere else _at(resources, places).clouds,
         regions=(),
         zones=(),
-        any_of=tuple(replace(option, **_columns([named])) for option in options for named in places),
+        any_of=tuple(_at(option, [named]) for option in options for named in places),
     )
 
 
-def _columns(places: Sequence[tuple[str | None, str | None, str | None]]) -> dict[str, tuple[str, ...]]:
-    columns = zip(*places, strict=True)
-    return {
-        name: tuple(dict.fromkeys(part for part in column if part is not None))
-        for name, column in zip(("clouds", "regions", "zones"), columns, strict=True)
-    }
+def _at(one: Resources, places: Sequence[tuple[str | None, str | None, str | None]]) -> Resources:
+    clouds, regions, zones = (
+        tuple(dict.fromkeys(part for part in column if part is not None))
+        for column in zip(*places, strict=True)
+    )
+    return replace(one, clouds=clouds, regions=regions, zones=zones)
 
 
 def override_gpus(resources: Resources, text: str) -> Resources:
