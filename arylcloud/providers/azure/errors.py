@@ -116,9 +116,12 @@ def of_code(code: str, message: str, what: str) -> ArylError:
         hint = f"ask for more of {named[1] if named else 'this quota'}: {WHERE_TO_ASK}"
         if any(word in text.lower() for word in _SHARED):
             scope = "market"
-    return kind(f"{what}: {code}: {text}", code=code, hint=hint, scope=scope)
+    numbers = _NUMBERS.search(text) if kind is QuotaError else None
+    in_use = numbers is not None and int(numbers[1]) >= int(numbers[2])
+    return kind(f"{what}: {code}: {text}", code=code, hint=hint, scope=scope, in_use=in_use)
 
 
+_NUMBERS: Final = re.compile(r"Current Limit: (\d+).*?Additional Required: (\d+)")
 _TRIED: Final = re.compile(r"\s+\w+Credential: ")
 _ABSENT: Final = re.compile(
     r"unavailable|not found|could not be found|not installed|not fully configured", re.I

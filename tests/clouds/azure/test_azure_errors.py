@@ -182,6 +182,20 @@ def test_no_create_call_without_quota(
     assert failed.value.scope == "region"
 
 
+def test_a_quota_that_others_have_at_present(sub: Subscription, connected: Connect) -> None:
+    """Large enough for one of them: whoever waits may get it. Azure itself says so, at once."""
+    sub.quotas["eastus", "lowPriorityCores"] = 4.0
+    adapter = connected()
+    adapter.create(spec(offer()))
+    with pytest.raises(QuotaError) as failed:
+        adapter.create(spec(offer()))
+    assert (failed.value.code, failed.value.scope) == ("OperationNotAllowed", "market")
+    assert failed.value.in_use
+    assert failed.value.hint is not None
+    assert "LowPriorityCores" in failed.value.hint
+    assert len(sub.there()) == 1
+
+
 def test_quotas_that_may_not_be_read_are_azures_affair(sub: Subscription, connected: Connect) -> None:
     sub.denied.add("GET usages")
     sub.quotas["eastus", "lowPriorityCores"] = 3.0
@@ -189,6 +203,7 @@ def test_quotas_that_may_not_be_read_are_azures_affair(sub: Subscription, connec
         connected().create(spec(offer()))
     assert failed.value.code == "OperationNotAllowed"
     assert failed.value.scope == "market"
+    assert not failed.value.in_use
 
 
 def test_a_dollar_never_buys_a_machine_for_more(sub: Subscription, connected: Connect) -> None:
