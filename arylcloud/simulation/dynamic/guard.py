@@ -10,6 +10,7 @@ there to be broken; work behind it costs the highest and a tenth more::
     margin = what the shadow has spent + value of the lead − what we have spent − going back
 
 A move is made if its margin is not negative, or no smaller than that of staying: a dear place may be left.
+It looks ahead and proves nothing: a price may do what it never did.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arylcloud.simulation.dynamic.moving import Moving
-from arylcloud.simulation.dynamic.series import Floats, Index, PriceSeries
+from arylcloud.simulation.dynamic.series import Floats, Index
 
 UNSEEN: Final = 0.1
 """How far beyond what has been seen a price may go."""
@@ -31,64 +32,53 @@ HELD_S: Final = 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """``s`` jobs at one moment, each with its shadow; all shapes (s,)."""
+    """``s`` jobs at one moment, each with its shadow; all shapes (s,). Dollars include the value of time."""
 
-    at_s: Floats
-    begun_s: Floats
+    here: Index
     home: Index
     """The rental of the shadow: where the job began."""
-    here: Index
     spent_usd: Floats
     left: Floats
+    """Work."""
+    shadow_usd: Floats
+    shadow_left: Floats
+    low: Floats
+    """$ per GPU-hour, the lowest seen at home; ``high`` likewise."""
+    high: Floats
 
 
 def allowed(
-    series: PriceSeries,
-    rate: Floats,
-    work: float,
     moving: Moving,
+    rate: Floats,
+    price: Floats,
     now: Standing,
     to: Index,
     usd_per_hour_of_time: float = 0.0,
 ) -> NDArray[np.bool_]:
-    """Whether each job may go to ``to``, shape (s,). ``rate``: per second, shape (m,)."""
-    go = _margin(series, rate, work, moving, now, to, usd_per_hour_of_time)
-    stay = _margin(series, rate, work, moving, now, now.here, usd_per_hour_of_time)
+    """Whether each job may go to ``to``, shape (s,).
+
+    ``rate``: work per second on one GPU, (m,); ``price``: $ per GPU-hour now, (m, s).
+    """
+    go = _margin(moving, rate, price, now, to, usd_per_hour_of_time)
+    stay = _margin(moving, rate, price, now, now.here, usd_per_hour_of_time)
     return go >= np.minimum(stay, 0.0)
 
 
-def _margin(
-    series: PriceSeries,
-    rate: Floats,
-    work: float,
-    moving: Moving,
-    now: Standing,
-    to: Index,
-    worth: float,
-) -> Floats:
-    """After a day at ``to``, in dollars and the value of time, at the prices of this moment."""
-    price = series.price(to, now.at_s)
-    old, home = series.price(now.here, now.at_s), series.price(now.home, now.at_s)
+def _margin(moving: Moving, rate: Floats, price: Floats, now: Standing, to: Index, worth: float) -> Floats:
+    """After a day at ``to``, at the prices of this moment."""
+    jobs = np.arange(to.size)
+    new, old, home = price[to, jobs], price[now.here, jobs], price[now.home, jobs]
     moved, away = to != now.here, to != now.home
-    fee = moving.fee(now.here, to, old, price, worth) + (old + worth) * moving.boot_s / 3600.0
+    fee = moving.fee(now.here, to, old, new, worth) + (old + worth) * moving.boot_s / 3600.0
     left = now.left - np.where(moved, rate[now.here] * moving.boot_s, 0.0)
     works_s = np.minimum(HELD_S - np.where(moved, moving.lost_s, 0.0), left / rate[to])
-    spent = now.spent_usd + np.where(moved, fee, 0.0) + (price + worth) * works_s / 3600.0
+    spent = now.spent_usd + np.where(moved, fee, 0.0) + (new + worth) * works_s / 3600.0
     left = left - rate[to] * works_s
-    back = np.where(away & (left > 0.0), moving.fee(to, now.home, price, home, worth), 0.0)
+    back = np.where(away & (left > 0.0), moving.fee(to, now.home, new, home, worth), 0.0)
 
-    shadow_end_s = now.begun_s + work / rate[now.home]
-    shadow_s = np.minimum(now.at_s, shadow_end_s)
-    ahead_s = np.minimum(now.at_s + HELD_S, shadow_end_s)
-    shadow_usd = series.paid(now.home, now.begun_s, shadow_s) + home * (ahead_s - shadow_s) / 3600.0
-    shadow_usd += worth * (ahead_s - now.begun_s) / 3600.0
-    lead = rate[now.home] * (shadow_end_s - ahead_s) - left
-    low, high = series.seen(now.home, now.at_s)
-    value = (
-        lead
-        / rate[now.home]
-        / 3600.0
-        * (np.where(lead > 0.0, low * (1 - UNSEEN), high * (1 + UNSEEN)) + worth)
-    )
-    margin = shadow_usd + value - spent - back
+    shadow_s = np.minimum(HELD_S, now.shadow_left / rate[now.home])
+    shadow_usd = now.shadow_usd + (home + worth) * shadow_s / 3600.0
+    lead = now.shadow_left - rate[now.home] * shadow_s - left
+    later = np.where(lead > 0.0, now.low * (1 - UNSEEN), now.high * (1 + UNSEEN)) + worth
+    margin = shadow_usd + lead / rate[now.home] / 3600.0 * later - spent - back
     return np.where(np.isfinite(margin), margin, -np.inf)

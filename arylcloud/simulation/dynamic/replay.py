@@ -106,13 +106,24 @@ def replay(
             if objective.fastest:
                 rest_h = np.where(rate[:, None] < rate[old], np.inf, rest_h)
             worth = objective.usd_per_hour_of_time
-            to, fee, goes = considered(moving, old, series.prices(t), rest_h, worth)
+            price = series.prices(t)
+            to, fee, goes = considered(moving, old, price, rest_h, worth)
             if guarded:
-                spent = usd[at] + worth * (t - starts_s[at]) / 3600.0
-                standing = Standing(
-                    at_s=t, begun_s=starts_s[at], home=first[at], here=old, spent_usd=spent, left=todo
+                begun, home = starts_s[at], first[at]
+                shadow_end = begun + work / rate[home]
+                upto = np.minimum(t, shadow_end)
+                low, high = series.seen(home, t)
+                now_at = Standing(
+                    here=old,
+                    home=home,
+                    spent_usd=usd[at] + worth * (t - begun) / 3600.0,
+                    left=todo,
+                    shadow_usd=series.paid(home, begun, upto) + worth * (upto - begun) / 3600.0,
+                    shadow_left=rate[home] * (shadow_end - upto),
+                    low=low,
+                    high=high,
                 )
-                goes &= allowed(series, rate, work, moving, standing, to, worth)
+                goes &= allowed(moving, rate, price, now_at, to, worth)
         fresh = False
         new = np.where(goes, to, old)
         begin = np.where(goes, t + moving.lost_s, t)
