@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,8 +16,18 @@ import pytest
 from clouds import secrets
 from providers.contract import wait_for
 
-from arylcloud.checkpoint.store import open_store
-from arylcloud.core.protocol import BOOT_PREFIX, LENT_KEY
+from arylcloud.checkpoint.store import open_store, sub
+from arylcloud.core.codec import loads
+from arylcloud.core.protocol import (
+    BOOT_PREFIX,
+    EPOCHS_PREFIX,
+    LAUNCHER_KEY,
+    LENT_KEY,
+    MANIFESTS_PREFIX,
+    EpochDoc,
+    LauncherBeat,
+    Manifest,
+)
 from arylcloud.core.stores import address_of
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
@@ -165,3 +176,52 @@ def test_a_machine_elsewhere(which: str, job: Path, tmp_path: Path, request: pyt
     texts["stdout"], texts["stderr"] = out, err
     assert secrets.in_texts(texts, known) == []
     assert secrets.in_files([home], known) == []
+
+
+def test_a_loan_that_nobody_renews(s3: Place, tmp_path: Path) -> None:
+    """The launcher dies, the loan comes to its end: saved, uploaded, ended in time; and taken up again."""
+    home, root = tmp_path / "home", s3.root
+    environ = {**os.environ, "ARYLCLOUD_HOME": str(home)}
+    args = ["launch", str(DIGITS / "job.yaml"), "--infra", "local", "--store", root]
+    begun = subprocess.run(
+        [sys.executable, "-m", "arylcloud", *args, "--env", "DIGITS_STEP_S=0.06", "-y", "-d", "--json"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    prefix = json.loads(begun.stdout)["prefix_uri"].removeprefix(root + "/")
+    job_id = json.loads(begun.stdout)["job_id"]
+    store = sub(open_store(root, **s3.options), prefix)
+
+    def steps() -> list[int]:
+        keys = [info.key for info in store.list(MANIFESTS_PREFIX)]
+        return [loads(Manifest, store.get(key) or b"").step for key in keys]
+
+    wait_for(lambda: s3.loans() >= 2 and steps(), "a second loan, and a checkpoint", 120.0)
+    beat = loads(LauncherBeat, store.get(LAUNCHER_KEY) or b"")
+    os.kill(beat.pid, signal.SIGKILL)
+    ended = "nobody has renewed it"
+
+    def said() -> bool:
+        logs = [store.get(info.key) or b"" for info in store.list("logs/boot-")]
+        return ended in b"".join(logs).decode(errors="replace")
+
+    wait_for(said, "the machine's last words", 90.0)
+    wait_for(lambda: not list((home / "state").rglob(".user-data")), "its end", 60.0)
+    last = steps()[-1]
+    done = subprocess.run(
+        [sys.executable, "-m", "arylcloud", "resume", job_id, "--json"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert sorted(steps())[-1] == 1000
+    first = [loads(EpochDoc, store.get(i.key) or b"") for i in store.list(EPOCHS_PREFIX)]
+    resumed = [e.resume_from for e in first if e.members][-1]
+    assert resumed is not None
+    assert loads(Manifest, store.get(resumed) or b"").step == last
