@@ -25,6 +25,8 @@ from clouds.azure.emulator import AzureEmulator
 from clouds.azure.subscription import Size
 from clouds.boots import Boots
 from clouds.gcp.emulator import GcpEmulator
+from clouds.stores.blob import Azure
+from clouds.stores.gcs import Gcs
 
 from arylcloud.core.offer import Market, Offer
 from arylcloud.pricing.catalogue import load_bundled
@@ -75,6 +77,10 @@ class Clouds:
             **USUAL,
         )
         project = gcp.project(offers("gcp"), **USUAL)
+        buckets = self._open.enter_context(Gcs(project=project.id))
+        gcp.token_for = buckets.machine_token
+        blobs = self._open.enter_context(Azure())
+        blobs.behind(azure.arm)
         rows = offers("azure")
         subscription = azure.subscription(
             usd={
@@ -89,7 +95,13 @@ class Clouds:
             regions=tuple(sorted({o.region for o in rows})),
             **USUAL,
         )
-        self.environ = {**aws.environ(account), **gcp.environ(project), **azure.environ(subscription)}
+        self.environ = {
+            **aws.environ(account),
+            **gcp.environ(project),
+            **{f"ARYLCLOUD_GCP__{what}_ENDPOINT": buckets.url for what in ("STORAGE", "IAM", "STS")},
+            **azure.environ(subscription),
+            "ARYLCLOUD_AZURE__BLOB_ENDPOINT": blobs.settings["blob_endpoint"],
+        }
         return self
 
     def __exit__(self, *_: object) -> None:
