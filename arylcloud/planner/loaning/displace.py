@@ -1,9 +1,10 @@
 """Who gives way to a waiting job that is nearly done: preemptive shortest-remaining-time, sparingly.
 
-A job may take the place of one running job of at least as many GPUs whose remaining time is more than
-``TIMES`` its own and ``MARGIN_S`` longer: then the exchange shortens the sum of completion times although
-the other has to save, wait and start again. The smallest sufficient size is looked at first, of one size the
-job that ends last.
+A job may take the place of one running job of at least as many GPUs whose remaining GPU-time is more than
+``TIMES`` its own, and that would hold them ``MARGIN_S`` longer than its own GPU-time takes on them: then the
+exchange shortens the sum of completion times although the other has to save, wait and start again (and of
+long jobs the wide ones wait, so that few do). The smallest sufficient size is looked at first, of one size
+the job that ends last.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ class Running:
 
     def victim(self, gpus: int, left_s: float, now_s: float, true: Callable[[int, int], bool]) -> int | None:
         """The job that gives way to one of ``gpus`` GPUs with ``left_s`` to go; None = nobody."""
-        least = now_s + max(TIMES * left_s, left_s + MARGIN_S)
         for size in sorted(self._by_gpus):
+            same_s = left_s * gpus / size
+            least = now_s + max(TIMES * same_s, same_s + MARGIN_S)
             heap = self._by_gpus[size]
             while heap and not true(heap[0][1], heap[0][2]):
                 heapq.heappop(heap)

@@ -81,7 +81,8 @@ def test_who_gives_way() -> None:
     jobs.add(2, 2, 5_000.0, 1)
     jobs.add(3, 2, 99_000.0, 0)  # stale
     assert jobs.victim(1, 600.0, 0.0, true) == 2  # the smallest that is enough
-    assert jobs.victim(1, 2_600.0, 0.0, true) == 1  # 5,000 is not twice 2,600
+    assert jobs.victim(2, 2_600.0, 0.0, true) == 1  # 5,000 is not twice 2,600
     assert jobs.victim(1, 60.0, 4_000.0, true) == 1  # twice, but not half an hour more
     assert jobs.victim(16, 60.0, 0.0, true) is None
     assert jobs.victim(8, 50_000.0, 0.0, true) is None
+    assert jobs.victim(4, 50_000.0, 0.0, true) == 1  # twice as wide: 200,000 GPU-seconds against 720,000
