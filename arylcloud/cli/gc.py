@@ -233,7 +233,8 @@ class Sweep:
     def _failed(self, cloud: str, error: ArylError) -> None:
         self.errors.append({"cloud": cloud, "kind": error.kind, "code": error.code, "message": error.message})
         self.exit_code = max(self.exit_code, error.exit_code)
-        self._say(f"error: {cloud}: {error.message}")
+        whose = "" if error.message.startswith(f"{cloud}: ") else f"{cloud}: "
+        self._say(f"error: {whose}{error.message}")
         if error.hint:
             self._say(f"hint: {error.hint}")
 
