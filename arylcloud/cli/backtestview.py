@@ -39,11 +39,12 @@ def _marks(made: Backtest) -> tuple[dict[str, list[float]], float]:
 def show(made: Backtest, about: Mapping[str, Any]) -> None:
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("policy", no_wrap=True)
+    # on a narrow screen names fold; a figure that is cut off would be a wrong one
+    table = Table(box=None, pad_edge=False, padding=(0, 1), collapse_padding=True, header_style="bold")
+    table.add_column("policy", overflow="fold", vertical="bottom")
     with_optimum = OPTIMUM in made.figures
-    heads = ["mean cost", "p90", "of on-demand"] + ["of optimum"] * with_optimum
-    heads += ["late", "interruptions", "moves", "on-demand h", "ends at h"]
+    heads = ["mean\ncost", "p90\ncost", "of on-\ndemand"] + ["of op-\ntimum"] * with_optimum
+    heads += ["late", "inter-\nrupted", "moves", "on-de-\nmand h", "ends\nat h"]
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
     for name, f in made.figures.items():
