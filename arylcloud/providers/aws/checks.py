@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from arylcloud.core.errors import ArylError
-from arylcloud.core.offer import Offer
+from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import Finding, MachineSpec, Verdict
 from arylcloud.providers.aws.adapter import KNOWN, request
 from arylcloud.providers.aws.client import Calls
 from arylcloud.providers.aws.place import HOME, Places
 from arylcloud.providers.aws.quota import Quotas, where_to_ask
+from arylcloud.providers.aws.score import Scores
 from arylcloud.providers.settings import known_only
 
 MAY: Final = "DryRunOperation"
@@ -47,8 +48,9 @@ class AwsChecks:
         if who.verdict is Verdict.FAILED:
             return (who,)  # nothing else could be answered
         found = [who, self._expiry(until_s)]
+        scores = Scores(self._calls)  # they change from one hour to the next
         for offer in offers:
-            found += self._offer(offer, nodes)
+            found += self._offer(offer, nodes, scores)
         if bucket is not None:
             found.append(self._bucket(bucket))
         return tuple(dict.fromkeys(found))  # of offers in one region much is the same
@@ -89,12 +91,14 @@ class AwsChecks:
 
     # ------------------------------------------------------------ one offer
 
-    def _offer(self, offer: Offer, nodes: int) -> list[Finding]:
+    def _offer(self, offer: Offer, nodes: int, scores: Scores) -> list[Finding]:
         sold = self._offered(offer)
         found = [sold]
         if sold.verdict is Verdict.FAILED:
             return found
         found.append(self._quota(offer, nodes))
+        if offer.market is Market.SPOT:
+            found.append(scores.finding(offer, nodes))
         image = _finding(offer.region, "image", lambda: self._places.image(offer.region, offer.instance_type))
         network = _finding(
             offer.region, "network", lambda: f"subnet {self._places.subnet(offer)[0]} for {offer.place}"

@@ -82,6 +82,8 @@ class Account:
     """(region, type) → $/h, as the price list has it."""
     quotas: dict[tuple[str, str], float] = field(default_factory=dict)
     """(region, code) → vCPUs; without an entry 1,000."""
+    scores: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(zone id, type) → spot placement score; without an entry 3, as AWS scores a single type."""
     placements: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     """(region, name) of placement groups → their tags."""
     denied: set[str] = field(default_factory=set)

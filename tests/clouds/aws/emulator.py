@@ -708,6 +708,29 @@ class AwsEmulator:
             f"<spotPriceHistorySet>{items}</spotPriceHistorySet><nextToken>{more}</nextToken>",
         )
 
+    def _GetSpotPlacementScores(
+        self, environ: dict[str, Any], account: Account, region: str, asked: dict[str, str]
+    ) -> Answer:
+        """Of zones; the ten best at most."""
+        (name,) = (value for key, value in asked.items() if key.startswith("InstanceType."))
+        if int(asked["TargetCapacity"]) < 1 or asked.get("SingleAvailabilityZone") != "true":
+            raise Refused("InvalidParameterValue", "of zones, for at least one machine")
+        wanted = {value for key, value in asked.items() if key.startswith("RegionName.")}
+        rows = [
+            (account.scores.get((zone.zone_id, name), 3), where, zone.zone_id)
+            for where in account.regions
+            if not wanted or where in wanted
+            for zone in self._backend(account, where).describe_availability_zones()
+        ]
+        rows.sort(key=lambda row: -row[0])
+        items = "".join(
+            f"<item><region>{where}</region><availabilityZoneId>{zone}</availabilityZoneId><score>{score}</score>"
+            "</item>"
+            for score, where, zone in rows[:10]
+            if score
+        )
+        return _xml("GetSpotPlacementScores", f"<spotPlacementScoreSet>{items}</spotPlacementScoreSet>")
+
     def _DescribeImages(
         self, environ: dict[str, Any], account: Account, region: str, asked: dict[str, str]
     ) -> Answer:

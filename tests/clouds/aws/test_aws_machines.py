@@ -207,6 +207,7 @@ def test_check_makes_nothing(account: Account) -> None:
         "identity",
         "offered",
         "quota",
+        "spot",
         "image",
         "network",
         "permissions",
