@@ -96,10 +96,21 @@ def own_history(folders: Folders) -> tuple[OwnHistory, ...]:
 
 
 def spot_advisor(folders: Folders) -> SpotAdvisor | None:
-    """Interruption bands as AWS told them at the last refresh; None = the bundled ones."""
+    """Interruption bands as AWS and Azure told them at the last refresh; None = the bundled ones, of AWS."""
+    from dataclasses import replace
+
+    from arylcloud.pricing.hazard import bundled_advisor
+
+    aws, azure = (_bands(folders, cloud) for cloud in ("aws", "azure"))
+    return aws if azure is None else replace(aws or bundled_advisor(), also=(azure,))
+
+
+def _bands(folders: Folders, cloud: str) -> SpotAdvisor | None:
     from arylcloud.pricing.hazard import read_advisor
 
-    path = folders.live_prices / "advisor-aws.json"  # pricing/livefile.advisor_file: not worth its import
+    path = (
+        folders.live_prices / f"advisor-{cloud}.json"
+    )  # pricing/livefile.advisor_file: not worth its import
     if not path.is_file():
         return None
     from arylcloud.cli.output import note

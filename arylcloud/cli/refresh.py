@@ -89,6 +89,8 @@ def _say(done: Refreshed, now_s: float, *, quiet: bool) -> None:
                 _line(f"hint: {cloud.error.hint}")
         elif not quiet:
             _line(_summary(cloud, [part for part in done.parts if part.cloud == cloud.cloud]))
+            for said in cloud.notes:
+                _line(f"{cloud.cloud}: {said}")
     stale = [part for part in done.parts if part.outcome is Outcome.STALE]
     for part in stale[:MOST_LINES]:
         kept = age(format_as_of(int(part.answered_s)), now_s) if part.answered_s is not None else None
@@ -126,6 +128,7 @@ def _document(done: Refreshed) -> dict[str, Any]:
                 "raw_rows": one.raw_rows,
                 "asked_again": one.waited,
                 "left_out": dict(one.left_out),
+                "notes": list(one.notes),
                 "error": error(one.error),
             }
             for one in done.clouds

@@ -133,6 +133,11 @@ class Meter:
             self.waited += waited
 
 
+class NotAsked(Exception):
+    """What it takes to ask a part is not there, and need not be (an account, for what is told without one
+    by other parts): no error, but said. What was known of the part stays."""
+
+
 class LiveSource(Protocol):
     """Live prices of one cloud. Both methods may raise AccessError, ThrottledError (after patience),
     OtherCloudError, UsageError (a setting); both only read, and may be repeated."""
@@ -147,5 +152,5 @@ class LiveSource(Protocol):
 
     def ask(self, part: Part, memory: Memory, known: Known, meter: Meter) -> Answer:
         """One part, whole: every page, or an error. ``memory``: as the last answer to this part left it;
-        empty at first. Called from several threads at once, for different parts."""
+        empty at first. Called from several threads at once, for different parts. May raise NotAsked."""
         ...

@@ -10,7 +10,7 @@ from typing import Final
 
 from arylcloud.core.clock import Clock
 from arylcloud.core.errors import ArylError, OtherCloudError
-from arylcloud.core.live import NO_MEMORY, Answer, Known, LiveSource, Meter, Part
+from arylcloud.core.live import NO_MEMORY, Answer, Known, LiveSource, Meter, NotAsked, Part
 from arylcloud.pricing.live import Heard
 from arylcloud.pricing.livefile import LiveState
 
@@ -53,6 +53,8 @@ class Asking:
         self.parts: list[tuple[str, Part]] = []
         self.recent: set[str] = set()
         self.unchanged: set[str] = set()
+        self.notes: list[tuple[str, str]] = []
+        """(cloud, why one of its parts was not asked)."""
 
     def run(self) -> tuple[list[Heard], dict[str, ArylError]]:
         """What was heard, and by cloud or part why something was not."""
@@ -63,6 +65,11 @@ class Asking:
         open_surveys, open_parts, done = len(self._sources), 0, 0
         while open_surveys or open_parts:
             cloud, part, result = self._results.get()
+            if part is not None and isinstance(result, NotAsked):
+                open_parts -= 1
+                self.parts.remove((cloud, part))
+                self.notes.append((cloud, str(result)))
+                continue
             if isinstance(result, BaseException) and not isinstance(result, ArylError):
                 raise result
             if part is not None:

@@ -1,8 +1,8 @@
 """Losses per machine-hour of every offer, each with where the figure comes from.
 
-Own history by Nelson–Aalen (≥ 20 losses) goes before assumed mean lives by Spot Advisor band. Bands are
-monthly ranks, not rates: p3.2xlarge lived 0.7–10.5 h in 2023. So they are shown as "assumed", and the p90
-uses a third of the life.
+Own history by Nelson–Aalen (≥ 20 losses) goes before assumed mean lives by band: AWS's Spot Advisor, Azure's
+eviction rates. Bands are monthly ranks, not rates: p3.2xlarge lived 0.7–10.5 h in 2023. So they are shown as
+"assumed", and the p90 uses a third of the life.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from arylcloud.pricing.table import SPOT, OfferTable
 MEAN_LIFE_H: Final[dict[str, float]] = {"<5%": 48, "5-10%": 24, "10-15%": 12, "15-20%": 8, ">20%": 4}
 NO_BAND_LIFE_H: Final = 12.0
 P90_LIFE_FACTOR: Final = 1 / 3
+_TOLD_BY: Final = {"aws": "Spot Advisor band", "azure": "Azure eviction rate"}
+"""What the bands of each cloud are called."""
 MIN_LOSSES: Final = 20
 """Fewer losses than this say too little: the assumed life stays."""
 
@@ -112,10 +114,13 @@ class Hazards:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotAdvisor:
-    """Interruption bands of AWS, by (region, instance type)."""
+    """Interruption bands of one cloud, by (region, instance type)."""
 
     as_of: str
     bands: Mapping[tuple[str, str], str]
+    cloud: str = "aws"
+    also: tuple[SpotAdvisor, ...] = ()
+    """Those of other clouds."""
 
 
 def bundled_advisor() -> SpotAdvisor:
@@ -133,7 +138,10 @@ def read_advisor(path: Path) -> SpotAdvisor:
         for region, names in by_region.items()
         for name in names
     }
-    return SpotAdvisor(as_of=document["as_of"], bands=bands)
+    cloud = document.get("cloud", "aws")
+    if cloud not in _TOLD_BY:
+        raise IntegrityError(f"{path} has bands of {cloud}, which this version does not know")
+    return SpotAdvisor(as_of=document["as_of"], bands=bands, cloud=cloud)
 
 
 def hazard_per_hour(
@@ -146,17 +154,19 @@ def hazard_per_hour(
     """Losses per machine-hour of every row of ``table``: 0 on demand and reserved; on spot own
     ``history`` of ≥ 20 losses (a zone's before its region's), else 1 / assumed mean life."""
     advisor = bundled_advisor() if advisor is None else advisor
+    advisors = (advisor, *advisor.also)
     # a zone's own history after its region's, so that it stands
     known = [own for own in sorted(history, key=_zoned) if own.estimate.losses >= MIN_LOSSES]
     source = (table.market == SPOT).astype(np.int16)
-    _apply_bands(table, advisor, source)
-    for number, own in enumerate(known, start=2 + len(MEAN_LIFE_H)):
+    for number, one in enumerate(advisors):
+        _apply_bands(table, one, source, 2 + number * len(MEAN_LIFE_H))
+    for number, own in enumerate(known, start=2 + len(advisors) * len(MEAN_LIFE_H)):
         rows = (table.market == SPOT) & table.mask("cloud", [own.cloud])
         rows &= table.mask("region", [own.region]) & table.mask("instance_type", [own.instance_type])
         if own.zone is not None:
             rows &= table.mask("zone", [own.zone])
         source[rows] = number
-    rates, mean, p90 = (_rates(known, which) for which in (quantile, "mean", "p90"))
+    rates, mean, p90 = (_rates(len(advisors), known, which) for which in (quantile, "mean", "p90"))
     return Hazards(
         rates=rates,
         adverse=np.divide(p90, mean, out=np.ones_like(mean), where=mean > 0),
@@ -165,7 +175,8 @@ def hazard_per_hour(
             "not interrupted by the cloud (on demand or reserved)",
             f"assumed: no band, mean life {NO_BAND_LIFE_H:g} h",
             *(
-                f"assumed: Spot Advisor band {band} ({advisor.as_of}), mean life {life:g} h"
+                f"assumed: {_TOLD_BY[one.cloud]} {band} ({one.as_of}), mean life {life:g} h"
+                for one in advisors
                 for band, life in MEAN_LIFE_H.items()
             ),
             *(f"own history: {own.estimate.losses} losses, Nelson–Aalen" for own in known),
@@ -177,18 +188,19 @@ def _zoned(own: OwnHistory) -> bool:
     return own.zone is not None
 
 
-def _rates(known: Iterable[OwnHistory], quantile: Quantile) -> Floats:
-    """Losses per machine-hour by source: never, no band, each band, own history."""
+def _rates(advisors: int, known: Iterable[OwnHistory], quantile: Quantile) -> Floats:
+    """Losses per machine-hour by source: never, no band, each band of each cloud, own history."""
     factor = 1.0 if quantile == "mean" else P90_LIFE_FACTOR
-    assumed = [1 / (life * factor) for life in (NO_BAND_LIFE_H, *MEAN_LIFE_H.values())]
+    assumed = [1 / (life * factor) for life in (NO_BAND_LIFE_H, *[*MEAN_LIFE_H.values()] * advisors)]
     return np.array([0.0, *assumed, *(own.estimate.per_hour(quantile) for own in known)])
 
 
-def _apply_bands(table: OfferTable, advisor: SpotAdvisor, source: NDArray[np.int16]) -> None:
-    """Sets ``source`` (1 on spot, else 0) of AWS's spot rows that have a band, by (region, type)."""
+def _apply_bands(table: OfferTable, advisor: SpotAdvisor, source: NDArray[np.int16], first: int) -> None:
+    """Sets ``source`` (1 on spot, else 0) of the cloud's spot rows that have a band, by (region, type), to
+    ``first`` and the numbers after it."""
     regions = {name: i for i, name in enumerate(table.region_names)}
     types = {name: i for i, name in enumerate(table.instance_type_names)}
-    band_code = {band: 2 + i for i, band in enumerate(MEAN_LIFE_H)}
+    band_code = {band: first + i for i, band in enumerate(MEAN_LIFE_H)}
     banded = {
         regions[region] * len(types) + types[name]: band_code[band]
         for (region, name), band in advisor.bands.items()
@@ -196,6 +208,6 @@ def _apply_bands(table: OfferTable, advisor: SpotAdvisor, source: NDArray[np.int
     }
     lookup = np.zeros(len(regions) * len(types), dtype=np.int16)
     lookup[np.array([*banded], dtype=np.intp)] = [*banded.values()]
-    rows = np.flatnonzero((source > 0) & table.mask("cloud", ["aws"]))
+    rows = np.flatnonzero((source > 0) & table.mask("cloud", [advisor.cloud]))
     found = lookup.take(table.region.take(rows) * len(types) + table.instance_type.take(rows))
     source[rows] = np.where(found > 0, found, source[rows])

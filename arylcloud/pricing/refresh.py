@@ -54,6 +54,8 @@ class CloudReport:
     error: ArylError | None = None
     """Why not even its parts could be told; None = they could."""
     left_out: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    """What was not asked, and need not be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,7 @@ def refresh(
             waited=meter.waited,
             error=errors.get(source.cloud),
             left_out=_left_out(source.cloud, heard),
+            notes=tuple(note for cloud, note in asking.notes if cloud == source.cloud),
         )
         for source in sources
     )

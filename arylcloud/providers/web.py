@@ -1,4 +1,4 @@
-"""Plain HTTPS GET of JSON for APIs that need no SDK: gzip, patience, errors of our tree, bytes counted.
+"""Plain HTTPS of JSON, to read, for APIs that need no SDK: gzip, patience, errors of our tree, bytes counted.
 
 Standard library only, so proxies of the environment hold. Redirects are not followed: what we send may
 carry credentials.
@@ -51,9 +51,16 @@ class Web:
         """The document at ``url``. Raises ThrottledError and OtherCloudError after patience, AccessError."""
         return self._patience.call(lambda: self._once(url, meter, headers or {}), meter)
 
-    def _once(self, url: str, meter: Meter, headers: Mapping[str, str]) -> Any:
+    def ask_json(self, url: str, question: Any, meter: Meter, headers: Mapping[str, str]) -> Any:
+        """As ``get_json``, of a question that is a document itself: it is posted, and may be repeated."""
+        body = json.dumps(question).encode()
+        headers = {"Content-Type": "application/json", **headers}
+        return self._patience.call(lambda: self._once(url, meter, headers, body), meter)
+
+    def _once(self, url: str, meter: Meter, headers: Mapping[str, str], posted: bytes | None = None) -> Any:
         request = urllib.request.Request(  # noqa: S310 – endpoint() has seen to the scheme
             url,
+            data=posted,
             headers={
                 "Accept": "application/json",
                 "Accept-Encoding": "gzip",

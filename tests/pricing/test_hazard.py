@@ -53,6 +53,36 @@ def test_without_a_band_twelve_hours_are_assumed_and_other_clouds_have_none() ->
     assert "not interrupted" in hazards.source_of(2)
 
 
+def test_each_cloud_has_its_own_bands() -> None:
+    names = ("p3.2xlarge", "Standard_NC6s_v3")
+    table = from_offers(
+        [
+            offer(market=Market.SPOT, cloud=cloud, instance_type=name)
+            for cloud in ("aws", "azure", "gcp")
+            for name in names
+        ]
+    )
+    # the same region and names everywhere: only the cloud tells whose they are
+    azure = SpotAdvisor(as_of="2026-11-30", cloud="azure", bands={("us-east-1", names[1]): ">20%"})
+    both = SpotAdvisor(as_of="2025-06-28", bands={("us-east-1", names[0]): "<5%"}, also=(azure,))
+    own = OwnHistory(
+        cloud="gcp",
+        region="us-east-1",
+        zone=None,
+        instance_type=names[0],
+        estimate=nelson_aalen(np.full(20, 2.0), np.ones(20, dtype=bool)),
+    )
+    for quantile, factor in (("mean", 1.0), ("p90", 3.0)):
+        hazards = hazard_per_hour(table, quantile, advisor=both, history=[own])
+        assumed = {0: 48.0, 1: 12.0, 2: 12.0, 3: 4.0, 5: 12.0}
+        for i, life_h in assumed.items():
+            assert hazards.per_hour[i] == pytest.approx(factor / life_h)
+        assert hazards.source_of(0) == "assumed: Spot Advisor band <5% (2025-06-28), mean life 48 h"
+        assert hazards.source_of(3) == "assumed: Azure eviction rate >20% (2026-11-30), mean life 4 h"
+        assert hazards.source_of(4) == "own history: 20 losses, Nelson–Aalen"
+        assert hazards.adverse[hazards.source[3]] == pytest.approx(3.0)
+
+
 def test_bundled_rows_have_the_hazard_of_their_own_band() -> None:
     table, advisor = load_bundled(), bundled_advisor()
     hazards = hazard_per_hour(table)

@@ -141,9 +141,13 @@ class Arm:
                 )
             return self._credential
 
+    def token(self) -> Any:
+        """azure-core's AccessToken. Raises AccessError where there is none, MissingExtraError."""
+        return self.act("a token", lambda: self.credential().get_token(self._token_scope))
+
     def identity(self) -> Identity:
         """Raises AccessError where there is none."""
-        token = self.act("a token", lambda: self.credential().get_token(self._token_scope))
+        token = self.token()
         told = claims(token.token)
         name = told.get("upn") or told.get("unique_name") or told.get("appid") or told.get("oid") or "?"
         return Identity(

@@ -1,9 +1,10 @@
 """Live prices of Azure: the Retail Prices API, which anyone may ask without an account.
 
-One part per region. The list has no versions and no conditional requests, so an answer holds for a day. Of a
-machine's many meters we want two: Linux pay-as-you-go and Linux spot. The others are told apart by names, as
-the API has no field for them: Windows (`` Windows``, `` Win``), low priority (Batch only: no virtual machine
-can be had at it), Cloud Services, dedicated hosts.
+One part per region, and one of eviction rates, for those who have an account. The list has no versions and no
+conditional requests, so an answer holds for a day. Of a machine's many meters we want two: Linux
+pay-as-you-go and Linux spot. The others are told apart by names, as the API has no field for them: Windows
+(`` Windows``, `` Win``), low priority (Batch only: no virtual machine can be had at it), Cloud Services,
+dedicated hosts.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from urllib.parse import quote, urlsplit
 from arylcloud.core import gpus
 from arylcloud.core.live import Answer, Known, Memory, Meter, Part, PriceColumns, Shape
 from arylcloud.core.offer import Market
+from arylcloud.providers.azure import evictions
 from arylcloud.providers.patience import Patience
 from arylcloud.providers.web import Web, endpoint
 
@@ -27,6 +29,7 @@ VERSION: Final = "2023-01-01-preview"
 """The first one with pages of 1,000; names are compared with case."""
 SOURCE: Final = "Azure Retail Prices"
 MAX_AGE_S: Final = 24 * 3600.0
+_EVICTIONS: Final = "evictions"
 _VIRTUAL_MACHINES: Final = "serviceName eq 'Virtual Machines' and priceType eq 'Consumption'"
 _GPU_SERIES: Final = "startswith(armSkuName, 'Standard_N')"
 _EVERYWHERE: Final = "Standard_NC4as_T4_v3"
@@ -40,20 +43,25 @@ class AzurePrices:
 
     cloud = "azure"
 
-    def __init__(self, base: str, patience: Patience) -> None:
+    def __init__(self, base: str, patience: Patience, settings: Mapping[str, str] | None = None) -> None:
+        """``settings``: of the account that eviction rates are asked with."""
         self._base = base
         self._web = Web("azure", patience)
+        self._evictions = evictions.Evictions(settings or {}, patience, self._web)
         self._clock = patience.clock
 
     def parts(self, known: Known, regions: Sequence[str], meter: Meter) -> list[Part]:
         wanted = list(regions) or sorted(known.regions | self._regions(meter))
         both = (Market.ON_DEMAND, Market.SPOT)
-        return [
+        found = [
             Part(name=f"retail/{region}", regions=(region,), markets=both, max_age_s=MAX_AGE_S)
             for region in wanted
         ]
+        return [*found, Part(name=_EVICTIONS, regions=(), markets=(), max_age_s=evictions.MAX_AGE_S)]
 
     def ask(self, part: Part, memory: Memory, known: Known, meter: Meter) -> Answer:  # noqa: ARG002
+        if part.name == _EVICTIONS:
+            return self._evictions.ask(known.shapes, meter)
         (region,) = part.regions
         place = f"{_VIRTUAL_MACHINES} and armRegionName eq '{region}' and {_GPU_SERIES}"
         best: dict[tuple[str, Market], tuple[bool, float, float]] = {}
@@ -175,6 +183,6 @@ def described(name: str) -> Shape:
 
 
 def create(settings: Mapping[str, str], patience: Patience) -> AzurePrices:
-    """``retail_prices`` is where the API is; nothing else is needed, no account either."""
+    """``retail_prices`` is where the API is; nothing else is needed for prices, no account either."""
     base = endpoint(settings.get("retail_prices"), DEFAULT, what="[azure] retail_prices")
-    return AzurePrices(base, patience)
+    return AzurePrices(base, patience, settings)

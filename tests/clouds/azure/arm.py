@@ -123,13 +123,14 @@ class Arm:
             return found
         try:
             principal, machine = self.who(headers)
-            sub = self._subscription(path, query)
+            body = json.loads(raw) if raw else None
+            sub = self._subscription(path, query, body)
             asked = Asked(
                 method=method,
                 path=path,
                 query=query,
                 headers=headers,
-                body=json.loads(raw) if raw else None,
+                body=body,
                 sub=sub,
                 principal=principal,
             )
@@ -139,8 +140,10 @@ class Arm:
         except Refused as refused:
             return refused.reply()
 
-    def _subscription(self, path: str, query: dict[str, str]) -> Subscription:
+    def _subscription(self, path: str, query: dict[str, str], body: Any) -> Subscription:
         named = path.strip("/").split("/")[1].lower()
+        if named == "microsoft.resourcegraph":  # of the tenant; the body says whose
+            (named,) = body["subscriptions"]
         sub = self.subscriptions.get(named)
         if sub is None:
             text = f"The subscription '{named}' could not be found."

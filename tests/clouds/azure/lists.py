@@ -31,6 +31,7 @@ class Lists:
         )
         log = r"/subscriptions/{sub}/providers/Microsoft\.Insights/eventtypes/management/values"
         arm.route("GET", log, "activity log", self.log)
+        arm.route("POST", r"/providers/Microsoft\.ResourceGraph/resources", "graph", self.graph)
 
     def subscription(self, asked: Asked, match: re.Match[str]) -> Reply:
         body = {"subscriptionId": asked.sub.id, "displayName": "emulated", "state": "Enabled"}
@@ -129,8 +130,61 @@ class Lists:
         ]
         return self.arm.paged(asked, found)
 
+    def graph(self, asked: Asked, match: re.Match[str]) -> Reply:
+        """Spot resources, by the little of Kusto that we speak. Without an id in its rows an answer has one
+        page, and is cut off there."""
+        table, *steps = (step.strip() for step in asked.body["query"].split("|"))
+        if table != "SpotResources":
+            raise Refused("BadRequest", f"'{table}' is not supported")
+        rows = [
+            {
+                "id": f"/subscriptions/{asked.sub.id}/providers/{_EVICTION}/{region}/{size.lower()}",
+                "type": _EVICTION,
+                "sku.name": size.lower(),
+                "location": region,
+                "properties.evictionRate": rate,
+            }
+            for (region, size), rate in asked.sub.evictions.items()
+        ]
+        for step in steps:
+            rows = _kusto(step, rows)
+        options = asked.body["options"]
+        start, size = int(options.get("$skipToken") or 0), min(options["$top"], asked.sub.page or 1000)
+        page, more = rows[start : start + size], start + size < len(rows)
+        paged = all("id" in row for row in rows)
+        body = {
+            "totalRecords": len(rows),
+            "count": len(page),
+            "data": page,
+            "facets": [],
+            "resultTruncated": "true" if more and not paged else "false",
+        }
+        return Reply(body={**body, "$skipToken": str(start + size)} if more and paged else body)
 
-_VERBS = {"GET": "read", "PUT": "write", "DELETE": "delete"}
+
+_EVICTION = "microsoft.compute/skuspotevictionrate/location"
+_WHERE = re.compile(r"where (?:tostring\()?([\w.]+)\)? (=~|startswith) '([^']*)'")
+_COLUMN = re.compile(r"(?:(\w+) = )?(?:tostring\(([\w.]+)\)|(\w+))")
+
+
+def _kusto(step: str, rows: list[Doc]) -> list[Doc]:
+    if where := _WHERE.fullmatch(step):
+        name, how, text = where.groups()
+        text = text.lower()
+        return [
+            r for r in rows if (v := str(r[name]).lower()) == text or (how != "=~" and v.startswith(text))
+        ]
+    if step.startswith("project "):
+        columns = [_COLUMN.fullmatch(part.strip()) for part in step.removeprefix("project ").split(",")]
+        if None not in columns:
+            named = [(c[1] or c[3], c[2] or c[3], c[2] is not None) for c in columns if c]
+            return [{new: (r[old] or "") if text else r[old] for new, old, text in named} for r in rows]
+    if order := re.fullmatch(r"order by (\w+) asc", step):
+        return sorted(rows, key=lambda row: row[order[1]])
+    raise Refused("BadRequest", f"Query is invalid: {step}")
+
+
+_VERBS = {"GET": "read", "PUT": "write", "DELETE": "delete", "POST": "read"}
 _SPACES = {
     "virtualMachines": "Microsoft.Compute/virtualMachines",
     "disks": "Microsoft.Compute/disks",
@@ -144,6 +198,7 @@ _SPACES = {
     "resourceGroups": "Microsoft.Resources/subscriptions/resourceGroups",
     "roleAssignments": "Microsoft.Authorization/roleAssignments",
     "activity log": "Microsoft.Insights/eventtypes/values",
+    "graph": "Microsoft.ResourceGraph/resources",
 }
 _FREE = {"GET prices", "GET permissions", "GET subscriptions", "GET operations"}
 """What everybody may do who has a role at all."""

@@ -107,6 +107,8 @@ class Subscription:
     """Size that is asked for → size that is made."""
     quotas: dict[tuple[str, str], float] = field(default_factory=dict)
     """(region, name) → vCPUs; without an entry 1,000."""
+    evictions: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    """(region, size) → eviction rate, as Azure writes it."""
     denied: set[str] = field(default_factory=set)
     """Operations that its user may not call."""
     images: tuple[str, ...] = ("2404", "2404-v100", "2204")
