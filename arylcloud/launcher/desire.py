@@ -109,7 +109,11 @@ class Desires:
         if lease is None or state.migration is not None:
             return None
         now_market_s = state.market_clock.market_s(now_s)
-        free = [c for c in plan.candidates if barred(c.offer, state.bars, now_market_s) is None]
+        free = [
+            c
+            for c in plan.candidates
+            if barred(c.offer, state.bars, now_market_s) is None and self.quotes.seen(c.offer)
+        ]
         here = next((c for c in plan.candidates if c.offer.key == lease.offer.key), None)
         newest = state.lineage
         move = advise(

@@ -2,8 +2,9 @@
 
 A plan is made on the catalogue as it was refreshed last; a job runs for days. What it stands on, and what
 it would move to next, is asked for again and again: the first of the ranking and the best of every cloud.
-What turns out dearer falls back in the next plan, and the next in line is asked; so nothing is launched, and
-no job moved, on a price that nobody has seen lately.
+What turns out dearer falls back in the next plan, and the next in line is asked. No job is moved to a price
+that its cloud has not named lately. (What takes a lost machine's place is not waited for: it is held to the
+price that it was chosen at when it is there, ``reconcile/leases``.)
 """
 
 from __future__ import annotations
@@ -66,6 +67,13 @@ class Quotes:
         oldest_s = self._clock.monotonic_s() - KEEP_S
         with self._lock:
             return tuple(offer for at_s, offer in self._known.values() if at_s >= oldest_s)
+
+    def seen(self, offer: Offer) -> bool:
+        """Whether its price is one that its cloud has named lately; of a cloud that is not asked, always."""
+        oldest_s = self._clock.monotonic_s() - KEEP_S
+        with self._lock:
+            at_s = self._known.get(offer.key, (float("-inf"), offer))[0]
+        return offer.cloud not in self._providers or at_s >= oldest_s
 
     def ask(self, offers: Iterable[Offer]) -> None:
         """Those that have not been asked for lately; returns before the answers."""

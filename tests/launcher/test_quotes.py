@@ -76,8 +76,12 @@ def test_what_is_new_is_told_once() -> None:
     clock.sleep(EVERY_S)
     asking.ask([offer("z1")])
     assert (asking.version, next(o.usd_per_hour for o in asking.newest() if o.zone == "z1")) == (2, 3.0)
+    assert asking.seen(offer("z1"))
+    assert not asking.seen(offer("z3"))
+    assert asking.seen(offer("z1", cloud="local")), "of a cloud that is not asked, the catalogue counts"
     clock.sleep(KEEP_S + 1)
     assert asking.newest() == ()
+    assert not asking.seen(offer("z1"))
 
 
 @pytest.mark.parametrize("error", [AccessError("no"), OtherCloudError("what", code="X"), ZeroDivisionError()])
