@@ -12,6 +12,7 @@ fsyncs each object and its folder before the call returns.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import time
@@ -55,6 +56,8 @@ _BY_CLASS: dict[str, tuple[type[ArylError], str]] = {
 }
 
 LIST_AGAIN_S = 60.0
+_NEVER_ABSENT = re.compile(r"(^|/)(ckpt|journal)/")
+"""Where a key that is wrongly taken to be missing would cost a checkpoint, or a launcher its fence."""
 _ASK = "check the address, the network and the credentials"
 
 
@@ -141,7 +144,8 @@ class ObstoreStore:
         self._client = client
         self._folder = folder
         self._durable = durable and folder is not None
-        self._listed_s = float("-inf")
+        self._absent_s: dict[str, float] = {}
+        """Key → when a list did not have it (monotonic)."""
 
     @property
     def uri(self) -> str:
@@ -189,16 +193,18 @@ class ObstoreStore:
 
     def _hidden(self, key: str) -> bool:
         """S3 answers 403 for an object that is not there, to whoever may list a part of the bucket only. A
-        list of that part tells the one from the other; it is believed for a while, since lists cost more."""
+        list tells the one from the other; of this key it is believed for a while, since lists cost more."""
         now_s = time.monotonic()
-        if now_s - self._listed_s > LIST_AGAIN_S:
-            try:
-                found = any(info.key == key for info in self.list(key, after=key[:-1]))
-            except ArylError:
+        if now_s - self._absent_s.get(key, -math.inf) <= LIST_AGAIN_S:
+            return True
+        try:
+            if any(info.key == key for info in self.list(key, after=key[:-1])):
                 return False
-            if found:
-                return False
-            self._listed_s = now_s
+        except ArylError:
+            return False
+        if not _NEVER_ABSENT.search(key):
+            kept = {k: at_s for k, at_s in self._absent_s.items() if now_s - at_s <= LIST_AGAIN_S}
+            self._absent_s = {**kept, key: now_s}  # a new one: other threads may be reading
         return True
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:

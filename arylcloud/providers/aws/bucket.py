@@ -20,6 +20,8 @@ HOME: Final = "us-east-1"
 _OWN: Final = re.compile(
     r"https://s3(-fips)?([.-][a-z0-9-]+)?(\.dualstack)?\.(amazonaws\.com(\.cn)?|api\.aws)"
 )
+_USUAL: Final = re.compile(r"arylcloud-(\d{12})-([a-z0-9-]+)")
+"""An account's usual buckets: whoever is first may have the name, so S3 is told whose it has to be."""
 _FRESH: Final = timedelta(minutes=6)
 """obstore asks again five minutes before the end that it is told: so, each minute. botocore keeps what it
 has, and renews it in time."""
@@ -89,12 +91,15 @@ class AwsStorage:
         return f"s3://arylcloud-{account}-{region}"
 
     def missing(self, address: Address) -> bool:
+        usual = _USUAL.fullmatch(address.bucket)
+        region, owner = (usual[2], {"ExpectedBucketOwner": usual[1]}) if usual else (HOME, {})
         try:
-            self._calls.read("s3", HOME, "head_bucket", Bucket=address.bucket)
+            self._calls.read("s3", region, "head_bucket", Bucket=address.bucket, **owner)
         except ArylError as error:
             if error.code in ("404", "NoSuchBucket"):
                 return True
-            if error.code in ("403", "AccessDenied"):
+            # the usual one is where its name says, or somebody else has made it
+            if error.code in ("403", "AccessDenied", *(("301", "400") if usual else ())):
                 raise AccessError(
                     f"the bucket {address.bucket} is not yours, or you may not use it",
                     code=error.code,

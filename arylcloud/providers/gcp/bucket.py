@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from arylcloud.core.errors import AccessError, ArylError
 from arylcloud.core.stores import SIGNED_S, Address
@@ -57,22 +57,30 @@ class GcpStorage:
 
     def usual(self, region: str) -> str:
         """Names of buckets are the whole world's: the project's is hashed, so that it stays short."""
-        return f"gs://arylcloud-{hashlib.sha256(self._calls.project.encode()).hexdigest()[:10]}-{region}"
+        return f"gs://{self._usual_begins()}{region}"
+
+    def _usual_begins(self) -> str:
+        return f"arylcloud-{hashlib.sha256(self._calls.project.encode()).hexdigest()[:10]}-"
 
     def missing(self, address: Address) -> bool:
+        """The usual one has to be among the project's: whoever is first may have the name."""
+        bucket = address.bucket
         try:
-            self._calls.rest("GET", self.url(address.bucket))
+            self._calls.rest("GET", self.url(bucket))
+            if not bucket.startswith(self._usual_begins()) or self._of_project(bucket):
+                return False
         except ArylError as error:
             if error.code in _MISSING:
                 return True
             if isinstance(error, AccessError):
-                raise AccessError(
-                    f"the bucket {address.bucket} is not yours, or you may not use it",
-                    code=error.code,
-                    hint="name another with --store, or allow storage.buckets.get on it",
-                ) from error
+                raise _not_yours(bucket, error.code) from error
             raise
-        return False
+        raise _not_yours(bucket, "OfAnotherProject")
+
+    def _of_project(self, bucket: str) -> bool:
+        asked = urlencode({"project": self._calls.project, "prefix": bucket, "fields": "items(name)"})
+        found = self._calls.rest("GET", f"{self.base}/storage/v1/b?{asked}")
+        return any(one["name"] == bucket for one in found.get("items", []))
 
     def make(self, address: Address, region: str, journal_id: str) -> None:
         body = {
@@ -146,6 +154,14 @@ class Tokens:
         token, expires_s = self.fresh()
         soon = datetime.now(UTC) + _FRESH
         return {"token": token, "expires_at": min(soon, datetime.fromtimestamp(expires_s, UTC))}
+
+
+def _not_yours(bucket: str, code: str | None) -> AccessError:
+    return AccessError(
+        f"the bucket {bucket} is not yours, or you may not use it",
+        code=code,
+        hint="name another with --store, or allow storage.buckets.get on it, and storage.buckets.list",
+    )
 
 
 def _anonymous(credentials: Any) -> bool:

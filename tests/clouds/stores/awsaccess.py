@@ -171,6 +171,9 @@ class Sessions:
             begun = datetime.strptime(asked.at, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
             if time.time() > begun + int(query["X-Amz-Expires"]):
                 raise NotAllowed("AccessDenied", "Request has expired")
+        owner = headers.get("x-amz-expected-bucket-owner")
+        if owner is not None and _owner(unquote(raw_path)) not in (None, owner):
+            raise NotAllowed("AccessDenied")
         if session is None:
             return
         token = query.get("X-Amz-Security-Token") if asked.link else headers.get("x-amz-security-token")
@@ -193,6 +196,18 @@ class Sessions:
         bucket = unquote(raw_path).lstrip("/").partition("/")[0]
         if not self.may(session, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {}):
             raise NotAllowed("AccessDenied", "Access Denied")
+
+
+def _owner(path: str) -> str | None:
+    """Account of the bucket; None = there is none, which is said as to anybody."""
+    from moto.s3.models import s3_backends
+
+    name = path.lstrip("/").partition("/")[0]
+    for account, parts in s3_backends.items():
+        for backend in parts.values():
+            if name in backend.buckets:
+                return str(account)
+    return None
 
 
 def asked_by(environ: dict[str, Any]) -> Asked | None:

@@ -261,6 +261,9 @@ class Gcs:
                 raise Refused(409, "conflict", "You already own this bucket. Please select another name.")
             self.buckets[body["name"]] = Bucket(body, query["project"])
             return body
+        if names == [""]:
+            mine = (n for n, one in self.buckets.items() if one.project == query["project"])
+            return {"items": [{"name": n} for n in mine if n.startswith(query["prefix"])]}
         name = unquote(names[0])
         if name in self.taken:
             raise Refused(403, "forbidden")

@@ -201,6 +201,15 @@ def test_the_usual_bucket(gcs: Gcs, storage: bucket.GcpStorage) -> None:
         storage.missing(address_of("gs://arylcloud-theirs"))
 
 
+def test_a_stranger_who_had_the_usual_name_first(gcs: Gcs, storage: bucket.GcpStorage) -> None:
+    address = address_of(storage.usual("europe-west4"))
+    bucket.create(Path(), {**gcs.settings, "project": "theirs-1"}).make(address, "europe-west4", "j2")
+    with pytest.raises(AccessError, match="not yours"):  # though it lets us in
+        storage.missing(address)
+    with pytest.raises(AccessError, match="somebody else"):
+        storage.make(address, "europe-west4", "j1")
+
+
 def test_lent_tokens_end(gcs: Gcs, lender: lending.GcpLending, storage: bucket.GcpStorage) -> None:
     gcs.hands_out_s = 1.0
     try:

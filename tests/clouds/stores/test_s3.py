@@ -18,9 +18,9 @@ from checkpoint.contract import ObjectStoreContract
 from clouds.aws.account import Account
 from clouds.aws.emulator import AwsEmulator
 
-from arylcloud.checkpoint.store import StoreAccessError, open_store
+from arylcloud.checkpoint.store import ObstoreStore, StoreAccessError, open_store
 from arylcloud.core.errors import AccessError, StoreError, UsageError
-from arylcloud.core.ports import ObjectStore
+from arylcloud.core.ports import ObjectInfo, ObjectStore
 from arylcloud.core.stores import JobPrefix, address_of
 from arylcloud.providers.aws import bucket, infrastructure, lending, roles
 from arylcloud.providers.aws.client import Calls
@@ -121,6 +121,50 @@ def test_lent_credentials_reach_one_prefix(
     with pytest.raises(StoreAccessError):
         near.put("x", b"")
     assert users(storage, OTHER).get("secrets.json") == b"2"
+
+
+def test_a_missing_object_hides_no_other(
+    storage: bucket.AwsStorage, lender: lending.AwsLending, aws: AwsEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may list, and not read all: only what a list lacks is not there."""
+    for key in ("a", "ckpt/manifests/e1.json", "journal/2.json"):
+        users(storage, MINE).put(key, b"1")
+    real = roles.policy
+
+    def narrow(*asked: str, **more: str) -> dict[str, object]:
+        found = real(*asked, **more)
+        found["Statement"][0]["Resource"] += "x"  # of objects: only what ends in x
+        return found
+
+    monkeypatch.setattr(lending.roles, "policy", narrow)
+    mine = lent(lender, aws, MINE)
+    lists = Lists(monkeypatch)
+    for _ in range(2):
+        assert mine.get("missing-x") is None
+        for key in ("a", "ckpt/manifests/e1.json", "journal/2.json"):
+            with pytest.raises(StoreAccessError):
+                mine.get(key)
+    assert lists.asked.count("missing-x") == 1  # believed for a while
+    for key in ("ckpt/chunks/x", "journal/x"):
+        for _ in range(2):
+            assert mine.get(key) is None
+        assert lists.asked.count(key) == 2
+    users(storage, MINE).put("missing-x", b"2")
+    assert mine.get("missing-x") == b"2"
+
+
+class Lists:
+    """What is listed from now on."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.asked: list[str] = []
+        real = ObstoreStore.list
+
+        def listed(store: ObstoreStore, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+            self.asked.append(prefix)
+            return real(store, prefix, after=after)
+
+        patch.setattr(ObstoreStore, "list", listed)
 
 
 def test_a_role_that_is_gone_lends_nothing(
@@ -279,6 +323,21 @@ def test_somebody_elses_bucket(
         monkeypatch.setenv(name, value)
     with pytest.raises(AccessError, match="somebody else"):
         bucket.create(Path(), {}).make(address_of(ROOT), "us-east-1", "j2")
+
+
+def test_a_stranger_who_had_the_usual_name_first(aws: AwsEmulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, stranger = aws.account(), aws.account()
+    for name, value in aws.environ(stranger).items():
+        monkeypatch.setenv(name, value)
+    uri = f"s3://arylcloud-{mine.id}-us-west-2"
+    theirs = bucket.create(Path(), {})
+    theirs.make(address_of(uri), "us-west-2", "j2")
+    for name, value in aws.environ(mine).items():
+        monkeypatch.setenv(name, value)
+    ours = bucket.create(Path(), {})
+    assert ours.usual("us-west-2") == uri
+    with pytest.raises(AccessError, match="not yours"):  # though it lets us in
+        ours.missing(address_of(uri))
 
 
 def test_without_credentials_it_is_one_line(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
