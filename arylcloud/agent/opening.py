@@ -97,13 +97,8 @@ class Lent(threading.Thread):
 
     def run(self) -> None:
         while not self._halt.wait(self._pause_s()):
-            if time.time() >= self._ends_s:
-                self.on_end(
-                    "what was lent to this machine to reach its store ends, and nobody has renewed it"
-                )
-                return
             try:
-                self.look()
+                self.look()  # at the end, too: the next ones may lie there
                 self._said = ""
             except ArylError as error:
                 if error.message != self._said:
@@ -111,9 +106,16 @@ class Lent(threading.Thread):
                 self._said = error.message
             except Exception as error:  # noqa: BLE001 - tried again: silence would cut the machine off
                 self._log(f"no new credentials: {type(error).__name__}")
+            if time.time() >= self._ends_s:
+                self.on_end(
+                    "what was lent to this machine to reach its store ends, and nobody has renewed it"
+                )
+                return
 
     def _pause_s(self) -> float:
-        return min(LOOK_S, max(LEAST_S, (self._current.expires_s - time.time()) / 8))
+        now_s = time.time()
+        pause_s = min(LOOK_S, max(LEAST_S, (self._current.expires_s - now_s) / 8))
+        return min(pause_s, max(0.0, self._ends_s - now_s))
 
     def look(self) -> bool:
         """Whether there were newer ones. Raises StoreError, IntegrityError."""
