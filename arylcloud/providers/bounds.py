@@ -6,12 +6,39 @@ ends at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Final
 
-from arylcloud.core.errors import CapacityError, OtherCloudError, UsageError
+from arylcloud.core.errors import (
+    AccessError,
+    ArylError,
+    CapacityError,
+    InfeasibleError,
+    OtherCloudError,
+    QuotaError,
+    UsageError,
+)
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import Machine, MachineSpec
+
+NOTHING_MADE: Final = (CapacityError, QuotaError, AccessError, UsageError, InfeasibleError)
+"""What these say of ``create`` (``core.ports``)."""
+
+
+@contextmanager
+def ordered(what: str) -> Iterator[None]:
+    """Around all that is asked once a cloud has taken the order of ``what``. There may be a machine: a
+    refusal in here is none of the order, so it comes out as OtherCloudError, and the caller looks."""
+    try:
+        yield
+    except NOTHING_MADE as error:
+        raise OtherCloudError(
+            f"{what} is ordered, and what became of it is not known: {error.message}",
+            code=error.code,
+            hint=error.hint,
+        ) from error
 
 
 def user_data_fits(spec: MachineSpec, limit: int, who: str) -> None:
@@ -51,11 +78,14 @@ def as_asked(spec: MachineSpec, machine: Machine, end: Callable[[Machine], None]
     elif cap is not None and price is not None and price > cap:
         problem = f"costs ${price:.4f}/h, more than ${cap:.4f}/h"
     if problem is not None:
-        end(machine)
-        raise OtherCloudError(
-            f"{machine.cloud}: {machine.instance_id}, made for {spec.offer.key}, {problem}: it is ended",
-            code="NotAsAsked",
-        )
+        made = f"{machine.cloud}: {machine.instance_id}, made for {spec.offer.key}, {problem}"
+        try:
+            end(machine)
+        except ArylError as error:
+            raise OtherCloudError(
+                f"{made}, and is not ended yet: {error.message}", code="NotAsAsked", hint=error.hint
+            ) from error
+        raise OtherCloudError(f"{made}: it is ended", code="NotAsAsked")
 
 
 def not_offered(offer: Offer) -> CapacityError:

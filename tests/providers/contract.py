@@ -28,6 +28,19 @@ from arylcloud.core.ports import (
 )
 
 T = TypeVar("T")
+
+
+class Everything(set[str]):
+    """Every operation, once ``since`` is so."""
+
+    def __init__(self, since: Callable[[], bool]) -> None:
+        super().__init__()
+        self._since = since
+
+    def __contains__(self, operation: object) -> bool:
+        return self._since()
+
+
 RUNS_FOR_LONG = "exec sleep 600\n"
 
 
@@ -55,6 +68,10 @@ class CloudUnderTest:
     """The next create is throttled, and not done."""
     lag: Callable[[], None] | None = None
     """From now on a new machine is missing in lists for a moment."""
+    forbid: Callable[[set[str]], None] | None = None
+    """From now on its user may call nothing that the set has."""
+    ordered: Callable[[], bool] = lambda: False
+    """Whether a machine has been ordered, as the cloud knows it."""
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def spec(self, offer: Offer | None = None, **changes: object) -> MachineSpec:
@@ -325,6 +342,22 @@ class ProviderContract:
             adapter.create(spec)
         (found,) = wait_for(lambda: adapter.list_machines(journal_id="contract-a"), "the machine")
         assert found.token == spec.token
+
+    def test_what_is_forbidden_after_the_order(self, cloud: CloudUnderTest, adapter: Provider) -> None:
+        """No error of ``create`` may mean that nothing was made, while there is a machine."""
+        if cloud.forbid is None:
+            pytest.skip("there, creation is one call")
+        spec = cloud.spec()
+        cloud.forbid(Everything(cloud.ordered))
+        with contextlib.suppress(
+            ThrottledError, OtherCloudError
+        ):  # or a machine, where nothing more is asked
+            adapter.create(spec)
+        assert cloud.ordered()
+        cloud.forbid(set())
+        (found,) = adapter.list_machines(journal_id="contract-a")
+        assert found.token == spec.token
+        assert cloud.connect().create(spec).instance_id == found.instance_id
 
     def test_a_throttle_is_not_repeated(self, cloud: CloudUnderTest, adapter: Provider) -> None:
         if cloud.throttle is None:

@@ -24,7 +24,7 @@ from arylcloud.providers.aws.place import Places
 from arylcloud.providers.aws.quota import Quotas
 from arylcloud.providers.aws.roles import once_known
 from arylcloud.providers.aws.spotprice import SpotPrices
-from arylcloud.providers.bounds import as_asked, iso, not_offered, user_data_fits, within_cap
+from arylcloud.providers.bounds import as_asked, iso, not_offered, ordered, user_data_fits, within_cap
 from arylcloud.providers.settings import known_only
 
 log = logging.getLogger("arylcloud.aws")
@@ -121,7 +121,8 @@ class AwsProvider:
             answer = self._run(region, asked, fresh_role=spec.identity is not None)
         except ArylError as error:
             if error.code == "IdempotentParameterMismatch":  # another user data: there is a machine already
-                there = self._with_token(region, spec.token)
+                with ordered(spec.token):
+                    there = self._with_token(region, spec.token)
                 if there is not None:
                     return there
             gone = error.code == "InvalidGroup.NotFound" and "security_group" not in self._settings
@@ -130,7 +131,8 @@ class AwsProvider:
                 self._gangs.forget()
                 raise OtherCloudError(error.message, code=error.code) from error
             raise
-        machine = self._read(answer["Instances"][0], region)
+        with ordered(spec.token):
+            machine = self._read(answer["Instances"][0], region)
         as_asked(spec, machine, self.terminate)
         return machine
 

@@ -23,7 +23,7 @@ from arylcloud.providers.azure.quota import Quotas
 from arylcloud.providers.azure.roster import Roster
 from arylcloud.providers.azure.selfend import Roles
 from arylcloud.providers.azure.skus import Skus
-from arylcloud.providers.bounds import as_asked, iso, not_offered, user_data_fits, within_cap
+from arylcloud.providers.bounds import as_asked, iso, not_offered, ordered, user_data_fits, within_cap
 from arylcloud.providers.settings import known_only
 from arylcloud.providers.sightings import Sightings
 
@@ -139,8 +139,9 @@ class AzureProvider:
             except ArylError as error:
                 raise self._ours_is_gone(error) from error
         vm = self._making.allocated(group, name)
-        machine = self._roster.read(vm)
-        self._sightings.saw(machine)
+        with ordered(name):
+            machine = self._roster.read(vm)
+            self._sightings.saw(machine)
         self._let_it_end(vm, machine)
         as_asked(spec, machine, self.terminate)
         return machine
@@ -156,8 +157,16 @@ class AzureProvider:
     def _let_it_end(self, vm: Any, machine: Machine) -> None:
         try:
             self._roster.entitle(vm)
-        except ArylError:
-            self.terminate(machine)  # nobody would end it, should the launcher be lost
+        except ArylError as error:  # nobody would end it, should the launcher be lost
+            try:
+                self.terminate(machine)
+                self._making.gone(*tags.of_id(vm.id))
+            except ArylError as failed:
+                raise OtherCloudError(
+                    f"{error.message}; {machine.instance_id} is not ended yet: {failed.message}",
+                    code=error.code,
+                    hint=error.hint,
+                ) from failed
             raise
 
     def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:

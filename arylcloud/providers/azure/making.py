@@ -16,6 +16,7 @@ from arylcloud.core.errors import ArylError, OtherCloudError
 from arylcloud.providers.azure import errors, tags
 from arylcloud.providers.azure.client import Arm, no_wait
 from arylcloud.providers.azure.selfend import Roles
+from arylcloud.providers.bounds import ordered
 
 log = logging.getLogger("arylcloud.azure")
 ALLOCATED_S: Final = 60.0
@@ -69,7 +70,8 @@ class Making:
         give_up_s = time.monotonic() + ALLOCATED_S
         wait_s = FIRST_LOOK_S
         while True:
-            vm = self.look(group, name)
+            with ordered(name):
+                vm = self.look(group, name)
             if vm is None:
                 raise OtherCloudError(f"azure: {name} is gone before it was made", code="GoneAgain")
             refusal = tags.failure(vm)
@@ -91,11 +93,15 @@ class Making:
             ),
         )
 
+    def gone(self, group: str, name: str) -> None:
+        """Waits for it. OtherCloudError where it takes too long."""
+        self._gone(lambda: self.look(group, name), name)
+
     def _bury(self, group: str, name: str, vm_id: str, refusal: ArylError) -> None:
         """Raises ``refusal`` once nothing is left."""
         try:
             self.end(group, name)
-            self._gone(lambda: self.look(group, name), name)
+            self.gone(group, name)
             self._rests(group, name)
             self._roles.take(vm_id)
         except ArylError as error:

@@ -23,9 +23,10 @@ from arylcloud.core.ports import (
     MachineState,
     PricePoint,
 )
-from arylcloud.providers.bounds import as_asked, iso, not_offered, user_data_fits, within_cap
+from arylcloud.providers.bounds import as_asked, iso, not_offered, ordered, user_data_fits, within_cap
 from arylcloud.providers.gcp import naming
 from arylcloud.providers.gcp.client import Calls
+from arylcloud.providers.gcp.errors import of_operation
 from arylcloud.providers.gcp.gang import Gangs, together
 from arylcloud.providers.gcp.instance import document, notice_s
 from arylcloud.providers.gcp.listprice import ListPrices, Wanted
@@ -205,22 +206,31 @@ class GcpProvider:
                 instance_resource=self._calls.type("Instance")(asked),
             )
         except ArylError as error:
-            if error.code in naming.THERE and (there := self._roster.get(name, zone)) is not None:
+            if error.code in naming.THERE and (there := self._there(name, zone)) is not None:
                 return there
             if error.code in MISSING and self._networks.named(spec.offer.region) is None:
                 self._gangs.forget()
                 self._networks.forget()  # it may have been removed under our feet: the next try makes it
                 raise OtherCloudError(error.message, code=error.code) from error
             raise
-        try:
-            self._calls.done(
-                operation, what, within_s=MADE_WITHIN_S, or_when=lambda: self._roster.allocated(name, zone)
+        with ordered(name):
+            done = self._calls.settled(
+                operation, within_s=MADE_WITHIN_S, or_when=lambda: self._roster.allocated(name, zone)
             )
-        except ArylError as error:
-            if error.code in naming.THERE and (there := self._roster.get(name, zone)) is not None:
+        refusal = of_operation(done, what) if done is not None else None
+        if refusal is not None:  # the cloud's own no to the order
+            if refusal.code in naming.THERE and (there := self._there(name, zone)) is not None:
                 return there
-            raise
-        return self._roster.get(name, zone) or self._roster.vanished(spec, zone, operation)
+            raise refusal
+        return self._there(name, zone) or self._vanished(spec, zone, operation)
+
+    def _there(self, name: str, zone: str) -> Machine | None:
+        with ordered(name):
+            return self._roster.get(name, zone)
+
+    def _vanished(self, spec: MachineSpec, zone: str, operation: Any) -> Machine:
+        with ordered(spec.token):
+            return self._roster.vanished(spec, zone, operation)
 
     def _allowed(self, spec: MachineSpec, machine: Machine) -> Machine:
         """The job's account may delete this one machine. Where we may not allow that, it can still switch

@@ -140,6 +140,16 @@ class Calls:
         self, operation: Any, what: str, *, within_s: float, or_when: Callable[[], bool] = lambda: False
     ) -> Any | None:
         """The operation when it is DONE; None = not yet, or ``or_when``. Raises what its error means."""
+        found = self.settled(operation, within_s=within_s, or_when=or_when)
+        error = of_operation(found, what) if found is not None else None
+        if error is not None:
+            raise error
+        return found
+
+    def settled(
+        self, operation: Any, *, within_s: float, or_when: Callable[[], bool] = lambda: False
+    ) -> Any | None:
+        """As ``done``, whatever has become of it: raises only what asking meets with."""
         give_up_s, wait_s = time.monotonic() + within_s, LOOK_EVERY_S
         while operation.status != self.type("Operation").Status.DONE:
             if time.monotonic() >= give_up_s or or_when():
@@ -147,9 +157,6 @@ class Calls:
             time.sleep(min(wait_s, max(0.0, give_up_s - time.monotonic())))
             wait_s = min(LOOK_AT_MOST_S, wait_s * 1.3)
             operation = self.operation(operation)
-        error = of_operation(operation, what)
-        if error is not None:
-            raise error
         return operation
 
     def operation(self, known: Any) -> Any:

@@ -31,4 +31,6 @@ class TestAws(ProviderContract):
             late=lambda: fault("InternalError", 500, "late"),
             throttle=lambda: fault("RequestLimitExceeded", 503),
             lag=lag,
+            forbid=lambda operations: setattr(account, "denied", operations),
+            ordered=lambda: bool(account.lives),
         )

@@ -34,4 +34,6 @@ class TestAzure(ProviderContract):
             late=lambda: fault("InternalServerError", 500, "late"),
             throttle=lambda: fault("TooManyRequests", 429),
             lag=lag,
+            forbid=lambda operations: setattr(sub, "denied", operations),
+            ordered=lambda: bool(sub.vms),
         )

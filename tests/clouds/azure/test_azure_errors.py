@@ -264,6 +264,10 @@ def test_no_roles_to_give_is_no_machine(sub: Subscription, connected: Connect) -
     assert failed.value.hint is not None
     assert "identity" in failed.value.hint
     assert not sub.live()
+    sub.denied.add("DELETE virtualMachines")
+    with pytest.raises(OtherCloudError, match=r"is not ended yet: .*DELETE virtualMachines"):
+        connected().create(spec(offer()))
+    assert len(sub.live()) == 1
     machine = connected(identity="none").create(spec(offer()))
     assert machine.instance_id in {m.instance_id for m in connected().list_machines(journal_id=None)}
 

@@ -34,4 +34,6 @@ class TestGcp(ProviderContract):
             late=lambda: fault("backendError", 500, "late"),
             throttle=lambda: fault("rateLimitExceeded", 403),
             lag=lag,
+            forbid=lambda operations: setattr(project, "denied", operations),
+            ordered=lambda: bool(project.lives),
         )

@@ -201,6 +201,26 @@ def test_a_machine_that_is_not_as_asked_ends_at_once(
     assert [life.cause for life in project.lives.values()] == ["delete"]
 
 
+def test_an_end_that_is_forbidden_is_no_refusal_to_create(
+    project: Project, adapter: GcpProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.denied.add("compute.instances.delete")
+    answers = iter([0.9])
+    monkeypatch.setattr(adapter._list, "now", lambda wanted: (next(answers, 1.52), 0.0))
+    with pytest.raises(OtherCloudError, match="is not ended yet"):
+        adapter.create(spec(offer(market=Market.ON_DEMAND), max_usd_per_hour=1.0))
+    assert len(project.live()) == 1
+
+
+def test_an_operation_that_may_not_be_looked_at(project: Project, adapter: GcpProvider) -> None:
+    project.op_s = 0.3
+    project.denied.add("compute.zoneOperations.get")
+    with pytest.raises(OtherCloudError, match="not known") as failed:
+        adapter.create(spec(offer()))
+    assert failed.value.code == "forbidden"
+    assert len(project.live()) == 1
+
+
 def test_prices_that_cannot_be_read_hide_no_machine(
     project: Project, tmp_path: Path, settings: dict[str, str]
 ) -> None:
