@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from arylcloud.core.offer import Offer
     from arylcloud.core.ports import Finding, ObjectStore
     from arylcloud.core.stores import Lending, Storage
+
+log = logging.getLogger("arylcloud.stores")
 
 
 def named(asked: str | None = None) -> str | None:
@@ -105,11 +108,17 @@ class Root:
 
 def alone_s(uri: str, clouds: Collection[str], folders: Folders) -> float | None:
     """How long machines of a job on these clouds reach the store at ``uri`` without a launcher, at most;
-    None = as long as they live."""
+    None = as long as they live, or the cloud does not tell: nothing else hangs on it."""
+    from arylcloud.core.errors import ArylError
+
     cloud = cloud_of(uri)
     if cloud is None or set(clouds) <= {cloud}:
         return None
-    return lending_of(cloud, folders).longest_s
+    try:
+        return lending_of(cloud, folders).longest_s
+    except ArylError as error:
+        log.info("how long credentials can be lent is not known: %s", error.message)
+        return None
 
 
 def looked_at(cloud: str, region: str, folders: Folders) -> Finding | None:

@@ -129,7 +129,8 @@ class Lending(Protocol):
 
     @property
     def longest_s(self) -> float:
-        """What a loan lasts at most: how long machines elsewhere reach their store without a launcher."""
+        """What a loan lasts at most: how long machines elsewhere reach their store without a launcher. May
+        ask the cloud who we are."""
         ...
 
     def identity(self, job: JobPrefix) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -21,9 +22,9 @@ CHAINED_S: Final = 3600
 """The longest session of a role that is taken on by another role's session."""
 LEAST_S: Final = 900
 """The shortest that STS gives."""
-NEW_TRIES: Final = 15
+NEW_FOR_S: Final = 30.0
 NEW_EVERY_S: Final = 2.0
-"""A role that has just been made cannot be taken on for some seconds."""
+"""A role that has just been made cannot be taken on for some seconds: only then is anything waited for."""
 
 
 def create(state_dir: Path, settings: Mapping[str, str]) -> AwsLending:
@@ -37,14 +38,19 @@ def create(state_dir: Path, settings: Mapping[str, str]) -> AwsLending:
 class AwsLending:
     """Safe to use from several threads."""
 
-    longest_s = float(roles.LONGEST_S)
-
     def __init__(self, calls: Calls, storage: AwsStorage, settings: Mapping[str, str]) -> None:
         self._calls = calls
         self._storage = storage
         self._settings = settings
         self._lock = threading.Lock()
-        self._made: set[str] = set()
+        self._made: dict[str, float] = {}
+        """Role → when this process made it, or found it (monotonic)."""
+
+    @property
+    def longest_s(self) -> float:
+        """An hour where we are a role's session ourselves. Asks STS who we are."""
+        arn = str(self._calls.read("sts", roles.HOME, "get_caller_identity")["Arn"])
+        return float(CHAINED_S if ":assumed-role/" in arn else roles.LONGEST_S)
 
     def identity(self, job: JobPrefix) -> str | None:
         if "instance_profile" in self._settings:  # the company's own, and its own affair what it reaches
@@ -70,16 +76,17 @@ class AwsLending:
                     "user may call and a role may not; or leave instance_profile out",
                 ) from error
         account = self._calls.read("sts", region, "get_caller_identity")["Account"]
-        arn = f"arn:{where}:iam::{account}:role{roles.PATH}{self._role(job)}"
+        role = self._role(job)
+        arn = f"arn:{where}:iam::{account}:role{roles.PATH}{role}"
         asked = {"RoleArn": arn, "RoleSessionName": session, "Policy": limited}
-        return _grant(self._assume(region, asked, _whole(for_s)))
+        return _grant(self._assume(region, asked, _whole(for_s), role))
 
     def revoke(self, job: JobPrefix) -> None:
         if "instance_profile" in self._settings:
             return
         name = roles.name_of(job.journal_id, job.job_id)
         with self._lock:
-            self._made.discard(name)
+            self._made.pop(name, None)
         roles.remove(self._calls, self._storage.region(job.address.bucket), name)
 
     def _role(self, job: JobPrefix) -> str:
@@ -87,21 +94,22 @@ class AwsLending:
         with self._lock:
             if name not in self._made:
                 region = self._storage.region(job.address.bucket)
-                self._made.add(roles.make(self._calls, region, job, self._settings))
+                self._made[roles.make(self._calls, region, job, self._settings)] = time.monotonic()
         return name
 
-    def _assume(self, region: str, asked: dict[str, Any], for_s: int) -> Any:
-        for left in range(NEW_TRIES, -1, -1):
+    def _assume(self, region: str, asked: dict[str, Any], for_s: int, role: str) -> Any:
+        with self._lock:
+            known_s = self._made.get(role, -math.inf) + NEW_FOR_S
+        while True:
             try:
                 return self._calls.act("sts", region, "assume_role", DurationSeconds=for_s, **asked)
             except ArylError as error:
                 if for_s > CHAINED_S and error.code == "ValidationError":
                     for_s = CHAINED_S  # we are a role's session ourselves
-                elif error.code != "AccessDenied" or not left:
+                    continue
+                if error.code != "AccessDenied" or time.monotonic() >= known_s:
                     raise
-                else:
-                    time.sleep(NEW_EVERY_S)
-        raise AssertionError("unreachable")
+            time.sleep(NEW_EVERY_S)
 
 
 def _whole(for_s: float) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from arylcloud.providers.gcp.bucket import Tokens
 
 IAM_CREDENTIALS: Final = "https://iamcredentials.googleapis.com"
-KNOWN_TRIES: Final = 40
+KNOWN_AFTER_S: Final = 120.0
 KNOWN_EVERY_S: Final = 3.0
-"""A right that has just been given holds everywhere after a minute or two."""
+"""A right that has just been given holds everywhere after a minute or two: only then is it waited for."""
 
 
 class Signing(Protocol):
@@ -61,6 +62,8 @@ class Signer:
         self._company = settings.get("service_account")
         self._tokens = tokens
         self._base = endpoint(settings.get("iam_endpoint"), IAM_CREDENTIALS, what="[gcp] iam_endpoint")
+        self._first_s: dict[str, float] = {}
+        """Account of a job → when it was first to sign here, right after it was made (monotonic)."""
 
     @property
     def has_key(self) -> bool:
@@ -70,10 +73,12 @@ class Signer:
     def as_(self, identity: str | None) -> Signing:
         if self.has_key:
             return _Key(self._calls.credentials()[0])
-        account = identity or self._company
-        if account is None:
+        if identity is not None:
+            known_s = self._first_s.setdefault(identity, time.monotonic()) + KNOWN_AFTER_S
+            return _ByIam(email=identity, calls=self._calls, base=self._base, known_s=known_s)
+        if self._company is None:
             raise UsageError("gcp: nobody can sign a link", hint="[gcp] service_account")
-        return _ByIam(email=account, calls=self._calls, base=self._base)
+        return _ByIam(email=self._company, calls=self._calls, base=self._base, known_s=-math.inf)
 
 
 class _Key:
@@ -93,21 +98,22 @@ class _ByIam:
     email: str
     calls: Calls
     base: str
+    known_s: float
+    """When our right to it has to hold (monotonic)."""
 
     def sign(self, data: bytes) -> bytes:
         url = f"{self.base}/v1/projects/-/serviceAccounts/{quote(self.email)}:signBlob"
         body = {"payload": base64.b64encode(data).decode()}
-        for left in range(KNOWN_TRIES, -1, -1):
+        while True:
             try:
                 return base64.b64decode(self.calls.rest("POST", url, body)["signedBlob"])
             except ArylError as error:
                 if not isinstance(error, AccessError) and error.code not in ("notFound", "HTTP_404"):
                     raise
-                if not left:
+                if time.monotonic() >= self.known_s:
                     raise AccessError(
                         f"no link can be signed as {self.email}: {error.message}",
                         code=error.code,
                         hint="you need roles/iam.serviceAccountTokenCreator on it",
                     ) from error
             time.sleep(KNOWN_EVERY_S)
-        raise AssertionError("unreachable")

@@ -165,6 +165,8 @@ class AwsEmulator:
             )
         elif asked.service == "s3":
             return self._s3(environ, start, account, asked, session, body)
+        elif session is not None and b"Action=GetCallerIdentity" in body:
+            answer = 200, "text/xml", session.caller
         elif session is not None:
             answer = _refusal(Refused("AccessDenied", "of a session", 403), "query")
         else:

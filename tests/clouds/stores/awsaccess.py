@@ -59,6 +59,14 @@ class Session:
             "Expiration": iso(self.expires_s),
         }
 
+    @property
+    def caller(self) -> bytes:
+        """GetCallerIdentity, which anybody may ask."""
+        who = f"assumed-role/{self.role}/s" if self.role else "federated-user/s"
+        text = f"<Arn>arn:aws:sts::{self.account.id}:{who}</Arn><Account>{self.account.id}</Account>"
+        result = f"<GetCallerIdentityResult>{text}</GetCallerIdentityResult>"
+        return f"<GetCallerIdentityResponse>{result}</GetCallerIdentityResponse>".encode()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:

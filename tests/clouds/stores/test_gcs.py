@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -178,6 +179,42 @@ def test_a_link_reads_one_object_for_a_while(
     time.sleep(2.1)
     with pytest.raises(HTTPError, match="400"):
         urlopen(short, timeout=10)
+
+
+def test_only_a_right_that_is_new_is_waited_for(
+    gcs: Gcs, storage: bucket.GcpStorage, lender: lending.GcpLending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked() -> int:
+        return gcs.calls.count("POST serviceAccounts signBlob")
+
+    theirs = bucket.create(Path(), {**gcs.settings, "service_account": "ml@corp.iam.gserviceaccount.com"})
+    before = asked()
+    with pytest.raises(AccessError, match="ml@corp"):  # nobody has just let us sign as it
+        theirs.sign(MINE.address, "a", 60)
+    assert asked() == before + 1
+    identity = lender.identity(OTHER)
+    assert identity is not None
+    allowed = gcs.accounts[identity]["bindings"]
+    gcs.accounts[identity]["bindings"] = Late(allowed, 3)
+    assert storage.sign(OTHER.address, "a", 60, identity)
+    assert asked() == before + 1 + 4
+    monkeypatch.setattr(signing, "KNOWN_AFTER_S", 0.0)
+    gcs.accounts[identity]["bindings"] = []
+    with pytest.raises(AccessError, match="no link can be signed"):
+        storage.sign(OTHER.address, "a", 60, identity)
+    assert asked() == before + 1 + 5
+
+
+class Late(list[dict[str, Any]]):
+    """Rights that hold only when they have been asked for so many times."""
+
+    def __init__(self, given: list[dict[str, Any]], after: int) -> None:
+        super().__init__(given)
+        self.after = after
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        self.after -= 1
+        return iter([]) if self.after >= 0 else super().__iter__()
 
 
 def test_the_usual_bucket(gcs: Gcs, storage: bucket.GcpStorage) -> None:

@@ -211,13 +211,24 @@ def test_a_role_that_was_cut_short_is_completed(account: Account, lender: lendin
     assert [r["RoleName"] for r in profile["InstanceProfile"]["Roles"]] == [name]
 
 
-def test_who_is_a_roles_session_gets_an_hour(account: Account, lender: lending.AwsLending) -> None:
+def test_who_is_a_roles_session_gets_an_hour(
+    account: Account, lender: lending.AwsLending, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from clouds.aws.account import Fault
 
     long = lender.lend(MINE, 1e9)
     assert long.expires_s == pytest.approx(time.time() + 43200, abs=60)
     account.faults.append(Fault(operation="AssumeRole", code="ValidationError"))
     assert lender.lend(MINE, 1e9).expires_s == pytest.approx(time.time() + 3600, abs=60)
+    assert lender.longest_s == 43200.0
+    session = lender.lend(OTHER, 3600.0).secret
+    for name, key in (
+        ("AWS_ACCESS_KEY_ID", "access_key_id"),
+        ("AWS_SECRET_ACCESS_KEY", "secret_access_key"),
+        ("AWS_SESSION_TOKEN", "token"),
+    ):
+        monkeypatch.setenv(name, session[key])
+    assert lending.create(Path(), {}).longest_s == 3600.0
 
 
 def test_a_new_role_cannot_be_taken_on_at_once(
@@ -228,6 +239,25 @@ def test_a_new_role_cannot_be_taken_on_at_once(
     monkeypatch.setattr(lending, "NEW_EVERY_S", 0.01)
     account.faults.append(Fault(operation="AssumeRole", code="AccessDenied", status=403, times=3))
     assert lender.lend(MINE, 3600.0).secret["token"]
+    account.faults += [
+        Fault(operation="AssumeRole", code="AccessDenied", status=403, times=20),
+        Fault(operation="AssumeRole", code="ValidationError"),
+    ]
+    assert lender.lend(MINE, 43200.0).expires_s == pytest.approx(time.time() + 3600, abs=60)
+
+
+def test_a_role_that_is_not_new_is_not_waited_for(
+    account: Account, lender: lending.AwsLending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from clouds.aws.account import Fault
+
+    lender.identity(MINE)
+    monkeypatch.setattr(lending, "NEW_FOR_S", 0.0)
+    before = account.called["AssumeRole"]
+    account.faults.append(Fault(operation="AssumeRole", code="AccessDenied", status=403))
+    with pytest.raises(AccessError):
+        lender.lend(MINE, 3600.0)
+    assert account.called["AssumeRole"] == before + 1
 
 
 def test_where_the_company_makes_the_roles(
