@@ -22,7 +22,7 @@ from arylcloud.providers.aws.gang import Gangs
 from arylcloud.providers.aws.listprice import ListPrices
 from arylcloud.providers.aws.place import Places
 from arylcloud.providers.aws.quota import Quotas
-from arylcloud.providers.aws.roles import once_known
+from arylcloud.providers.aws.roles import Newcomers
 from arylcloud.providers.aws.spotprice import SpotPrices
 from arylcloud.providers.bounds import as_asked, iso, not_offered, ordered, user_data_fits, within_cap
 from arylcloud.providers.settings import known_only
@@ -63,6 +63,7 @@ class AwsProvider:
         self._places = Places(calls, settings)
         self._gangs = Gangs(calls, self._places, settings)
         self._quotas = Quotas(calls)
+        self._new = Newcomers()
         self._spot = SpotPrices(calls, self._places)
         self._list = ListPrices(calls)
         self._lock = threading.Lock()
@@ -118,7 +119,7 @@ class AwsProvider:
         asked = self._request(spec)
         self._places.zone_ids(region)  # asked for now: whatever fails once there is a machine hides it
         try:
-            answer = self._run(region, asked, fresh_role=spec.identity is not None)
+            answer = self._run(region, asked, role=spec.identity)
         except ArylError as error:
             if error.code == "IdempotentParameterMismatch":  # another user data: there is a machine already
                 with ordered(spec.token):
@@ -136,13 +137,13 @@ class AwsProvider:
         as_asked(spec, machine, self.terminate)
         return machine
 
-    def _run(self, region: str, asked: dict[str, Any], *, fresh_role: bool) -> Any:
+    def _run(self, region: str, asked: dict[str, Any], *, role: str | None) -> Any:
         """Once; but a role that we have just made is asked for until EC2 has heard of it."""
 
         def run() -> Any:
             return self._calls.act("ec2", region, "run_instances", **asked)
 
-        return once_known(run) if fresh_role else run()
+        return run() if role is None else self._new.once_known(role, run)
 
     def _request(self, spec: MachineSpec) -> dict[str, Any]:
         """RunInstances' parameters: for one spec always the same, or its token would not hold."""

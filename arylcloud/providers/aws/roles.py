@@ -26,7 +26,7 @@ ROLE: Final = "role"
 POLICY: Final = "prefix"
 LONGEST_S: Final = 43_200
 """That a session of the role may last, where it is not one role that takes on another (then 3,600)."""
-KNOWN_TRIES: Final = 30
+KNOWN_AFTER_S: Final = 60.0
 KNOWN_EVERY_S: Final = 2.0
 _MISSING: Final = "NoSuchEntity"
 _THERE: Final = "EntityAlreadyExists"
@@ -174,17 +174,25 @@ def _resource(calls: Calls, name: str) -> Resource | None:
     )
 
 
-def once_known(call: Callable[[], T], *, tries: int = KNOWN_TRIES, every_s: float = KNOWN_EVERY_S) -> T:
-    """RunInstances with a profile that has just been made: EC2 refuses it, and creates nothing, until it has
-    heard of it. The one refusal that is asked again, with the same token."""
-    for left in range(tries, -1, -1):
-        try:
-            return call()
-        except ArylError as error:
-            if error.code != "InvalidParameterValue" or "iamInstanceProfile" not in error.message or not left:
-                raise
-        time.sleep(every_s)
-    raise AssertionError("unreachable")
+class Newcomers:
+    """Profiles of jobs, which EC2 has to hear of."""
+
+    def __init__(self) -> None:
+        self._first_s: dict[str, float] = {}
+        """Profile → when it was first named here, right after it was made (monotonic)."""
+
+    def once_known(self, profile: str, call: Callable[[], T]) -> T:
+        """RunInstances with a profile that has just been made: EC2 refuses it, and creates nothing, until it
+        has heard of it. The one refusal that is asked again, with the same token; later it is an error."""
+        known_s = self._first_s.setdefault(profile, time.monotonic()) + KNOWN_AFTER_S
+        while True:
+            try:
+                return call()
+            except ArylError as error:
+                unknown = error.code == "InvalidParameterValue" and "iamInstanceProfile" in error.message
+                if not unknown or time.monotonic() >= known_s:
+                    raise
+            time.sleep(KNOWN_EVERY_S)
 
 
 def _unless_there(call: Callable[[], object]) -> None:

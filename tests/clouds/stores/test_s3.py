@@ -281,7 +281,9 @@ def test_where_the_company_makes_the_roles(
     assert account.called["CreateRole"] == before
 
 
-def test_a_profile_that_ec2_has_not_heard_of_is_asked_again() -> None:
+def test_a_profile_that_ec2_has_not_heard_of_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roles, "KNOWN_EVERY_S", 0.0)
+    new = roles.Newcomers()
     tries = []
 
     def run(text: str) -> str:
@@ -291,10 +293,15 @@ def test_a_profile_that_ec2_has_not_heard_of_is_asked_again() -> None:
         return "i-1"
 
     unknown = "Value (aryl-1) for parameter iamInstanceProfile.name is invalid"
-    assert roles.once_known(lambda: run(unknown), every_s=0.0) == "i-1"
+    assert new.once_known("aryl-1", lambda: run(unknown)) == "i-1"
     tries.clear()
     with pytest.raises(UsageError):
-        roles.once_known(lambda: run("another parameter"), every_s=0.0)
+        new.once_known("aryl-1", lambda: run("another parameter"))
+    assert len(tries) == 1
+    tries.clear()
+    monkeypatch.setattr(roles, "KNOWN_AFTER_S", 0.0)  # it is not new any more: it has gone
+    with pytest.raises(UsageError):
+        new.once_known("aryl-1", lambda: run(unknown))
     assert len(tries) == 1
 
 
