@@ -54,7 +54,7 @@ def check(
             cloud, state_dir=places.state, environ=os.environ, config_dir=places.config
         )
         here = [offer for offer in offers if offer.cloud == cloud]
-        seen = checks.check(here, nodes=nodes, until_s=until_s, bucket=None)
+        seen = checks.check(here, nodes=nodes, until_s=until_s)
         found += seen
         if any(f.subject == "identity" and f.verdict is Verdict.FAILED for f in seen):
             continue  # nobody is asked a second time who it is

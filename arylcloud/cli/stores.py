@@ -124,7 +124,7 @@ def alone_s(uri: str, clouds: Collection[str], folders: Folders) -> float | None
 def looked_at(cloud: str, region: str, folders: Folders) -> Finding | None:
     """For ``check``: the store that a launch on this cloud would use; None = it is another cloud's, or a
     folder."""
-    from arylcloud.core.errors import AccessError, ArylError
+    from arylcloud.core.errors import AccessError, ArylError, UsageError
     from arylcloud.core.ports import Finding, Verdict
     from arylcloud.providers.registry import STORAGES
 
@@ -142,7 +142,7 @@ def looked_at(cloud: str, region: str, folders: Folders) -> Finding | None:
         uri = theirs or storage.usual(region)
         if not storage.missing(address_of(uri)):
             return say(Verdict.OK, f"{uri} is there")
-    except AccessError as error:
+    except (AccessError, UsageError) as error:
         return say(Verdict.FAILED, error.message, error.hint)
     except ArylError as error:
         return say(Verdict.UNKNOWN, error.message, error.hint)

@@ -213,9 +213,7 @@ class Finding:
 
 
 class Checks(Protocol):
-    def check(
-        self, offers: Sequence[Offer], *, nodes: int, until_s: float | None, bucket: str | None
-    ) -> tuple[Finding, ...]:
+    def check(self, offers: Sequence[Offer], *, nodes: int, until_s: float | None) -> tuple[Finding, ...]:
         """The very calls that a launch on these offers would make, dry: nothing is created. A cloud that
         says no is a FAILED finding, not an exception. ``until_s``: wall seconds of the planned end, for
         credentials that expire before."""

@@ -41,9 +41,7 @@ class AwsChecks:
         self._places = Places(calls, settings)
         self._quotas = Quotas(calls)
 
-    def check(
-        self, offers: Sequence[Offer], *, nodes: int, until_s: float | None, bucket: str | None
-    ) -> tuple[Finding, ...]:
+    def check(self, offers: Sequence[Offer], *, nodes: int, until_s: float | None) -> tuple[Finding, ...]:
         who = self._identity()
         if who.verdict is Verdict.FAILED:
             return (who,)  # nothing else could be answered
@@ -51,8 +49,6 @@ class AwsChecks:
         scores = Scores(self._calls)  # they change from one hour to the next
         for offer in offers:
             found += self._offer(offer, nodes, scores)
-        if bucket is not None:
-            found.append(self._bucket(bucket))
         return tuple(dict.fromkeys(found))  # of offers in one region much is the same
 
     # ------------------------------------------------------------ who
@@ -171,15 +167,6 @@ class AwsChecks:
         except ArylError as error:
             return None if error.code == MAY else error
         return None
-
-    def _bucket(self, bucket: str) -> Finding:
-        name = bucket.removeprefix("s3://").partition("/")[0]
-
-        def ask() -> str:
-            self._calls.read("s3", HOME, "head_bucket", Bucket=name)
-            return f"bucket {name} is there"
-
-        return _finding(None, "bucket", ask)
 
 
 def _group(vpc: str) -> dict[str, str]:

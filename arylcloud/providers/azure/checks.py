@@ -13,10 +13,8 @@ from typing import Final
 from arylcloud.core.errors import ArylError
 from arylcloud.core.offer import Offer
 from arylcloud.core.ports import Finding, Verdict
-from arylcloud.core.stores import address_of
 from arylcloud.providers.azure import permissions
 from arylcloud.providers.azure.adapter import KNOWN
-from arylcloud.providers.azure.bucket import CONTAINER, AzureStorage
 from arylcloud.providers.azure.client import Arm, claims
 from arylcloud.providers.azure.images import Images
 from arylcloud.providers.azure.place import Places
@@ -47,17 +45,13 @@ class AzureChecks:
         self._images = Images(arm, settings, self._skus)
         self._places = Places(arm, settings)
 
-    def check(
-        self, offers: Sequence[Offer], *, nodes: int, until_s: float | None, bucket: str | None
-    ) -> tuple[Finding, ...]:
+    def check(self, offers: Sequence[Offer], *, nodes: int, until_s: float | None) -> tuple[Finding, ...]:
         who = _finding(None, "identity", self._identity)
         if who.verdict is Verdict.FAILED:
             return (who,)  # nothing else could be answered
         found = [who, self._expiry(until_s), self._permissions(), self._ends_itself()]
         for offer in offers:
             found += self._offer(offer, nodes)
-        if bucket is not None:
-            found.append(self._bucket(bucket))
         return tuple(dict.fromkeys(found))  # of offers in one region much is the same
 
     # ------------------------------------------------------------ who
@@ -108,19 +102,6 @@ class AzureChecks:
             remedy = "`arylcloud gc` ends it; or [azure] identity"
             return _say(None, "permissions", Verdict.WARNING, said, remedy)
         return _say(None, "permissions", Verdict.OK, "machines have an identity to end themselves by")
-
-    def _bucket(self, bucket: str) -> Finding:
-        try:
-            address = address_of(bucket)
-            missing = AzureStorage(self._arm, self._settings).missing(address)
-        except ArylError as error:
-            return _failed(None, "bucket", error)
-        if not missing:
-            return _say(None, "bucket", Verdict.OK, f"container {address.bucket} is there")
-        if address.bucket == CONTAINER:
-            return _say(None, "bucket", Verdict.WARNING, f"{bucket} is not there yet: a launch makes it")
-        remedy = f"az storage container create --name {address.bucket}"
-        return _say(None, "bucket", Verdict.FAILED, f"{bucket} is not there", remedy)
 
     # ------------------------------------------------------------ one offer
 

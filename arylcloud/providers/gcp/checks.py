@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 from urllib.parse import quote
 
 from arylcloud.core.errors import ArylError
@@ -19,9 +18,6 @@ from arylcloud.providers.gcp.network import Networks
 from arylcloud.providers.gcp.place import Kind, Places
 from arylcloud.providers.gcp.quota import Quotas, gpus_of, where_to_ask
 from arylcloud.providers.settings import known_only
-from arylcloud.providers.web import endpoint
-
-STORAGE: Final = "https://storage.googleapis.com"
 
 
 def create(state_dir: Path, settings: Mapping[str, str]) -> GcpChecks:
@@ -39,17 +35,13 @@ class GcpChecks:
         self._networks = Networks(calls, settings)
         self._quotas = Quotas(calls)
 
-    def check(
-        self, offers: Sequence[Offer], *, nodes: int, until_s: float | None, bucket: str | None
-    ) -> tuple[Finding, ...]:
+    def check(self, offers: Sequence[Offer], *, nodes: int, until_s: float | None) -> tuple[Finding, ...]:
         who = self._identity()
         if who.verdict is Verdict.FAILED:
             return (who,)  # nothing else could be answered
         found = [who, self._expiry(until_s), self._permissions()]
         for offer in offers:
             found += self._offer(offer, nodes)
-        if bucket is not None:
-            found.append(self._bucket(bucket))
         return tuple(dict.fromkeys(found))  # of offers in one region much is the same
 
     # ------------------------------------------------------------ who
@@ -149,16 +141,6 @@ class GcpChecks:
         project = parts[1] if parts[0] == "projects" else self._calls.project
         asked = {"project": project, "region": region, "subnetwork": parts[-1]}
         return f"subnetwork {self._calls.read('Subnetworks', 'get', **asked).name}"
-
-    def _bucket(self, bucket: str) -> Finding:
-        name = bucket.removeprefix("gs://").partition("/")[0]
-        base = endpoint(self._settings.get("storage_endpoint"), STORAGE, what="[gcp] storage_endpoint")
-
-        def ask() -> str:
-            self._calls.rest("GET", f"{base}/storage/v1/b/{quote(name, safe='')}")
-            return f"bucket {name} is there"
-
-        return _finding(None, "bucket", ask)
 
 
 def _finding(region: str | None, subject: str, ask: Callable[[], str]) -> Finding:

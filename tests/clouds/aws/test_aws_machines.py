@@ -200,7 +200,7 @@ def test_user_data_has_a_limit(account: Account) -> None:
 
 def test_check_makes_nothing(account: Account) -> None:
     found = checks.create(None, {}).check(  # type: ignore[arg-type]
-        [offer(), offer(market=Market.ON_DEMAND)], nodes=2, until_s=None, bucket=None
+        [offer(), offer(market=Market.ON_DEMAND)], nodes=2, until_s=None
     )
     assert [f.said for f in found if f.verdict is not Verdict.OK] == []
     assert {f.subject for f in found} == {
@@ -222,7 +222,7 @@ def test_check_names_what_is_missing(account: Account, monkeypatch: pytest.Monke
     monkeypatch.setenv("AWS_SESSION_TOKEN", "t")
     monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", "2999-01-01T00:00:00Z")
     found = checks.create(None, {}).check(  # type: ignore[arg-type]
-        [offer()], nodes=2, until_s=time.time() + 1e11, bucket=None
+        [offer()], nodes=2, until_s=time.time() + 1e11
     )
     said = {f.subject: f for f in found if f.verdict is not Verdict.OK}
     assert set(said) == {"identity", "quota", "permissions"}
@@ -235,7 +235,7 @@ def test_check_names_what_is_missing(account: Account, monkeypatch: pytest.Monke
 
 def test_check_asks_nothing_more_of_a_stranger(account: Account) -> None:
     account.denied.add("GetCallerIdentity")
-    found = checks.create(None, {}).check([offer()], nodes=1, until_s=None, bucket=None)  # type: ignore[arg-type]
+    found = checks.create(None, {}).check([offer()], nodes=1, until_s=None)  # type: ignore[arg-type]
     assert [f.verdict for f in found] == [Verdict.FAILED]
     assert set(account.called) == {"GetCallerIdentity"}
 

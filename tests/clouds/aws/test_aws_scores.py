@@ -17,7 +17,7 @@ TYPE = "g4dn.xlarge"
 
 def of_scores(*offers: Offer, nodes: int = 1) -> list[Finding]:
     made = checks.create(Path("/nonexistent"), {})
-    found = made.check(offers, nodes=nodes, until_s=None, bucket=None)
+    found = made.check(offers, nodes=nodes, until_s=None)
     return [finding for finding in found if finding.subject == "spot"]
 
 

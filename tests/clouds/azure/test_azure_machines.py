@@ -17,6 +17,8 @@ from clouds.azure.subscription import Fault, Size, Subscription
 from clouds.stores.blob import Azure
 from providers.contract import gone, of, wait_for
 
+from arylcloud.cli.settings import folders
+from arylcloud.cli.stores import looked_at
 from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError, UsageError
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, Machine, MachineState, Resource, Verdict
@@ -38,7 +40,7 @@ def ours(azure: AzureEmulator, sub: Subscription) -> Callable[..., AzureInfrastr
 def check(azure: AzureEmulator, sub: Subscription) -> Callable[..., Any]:
     def ask(*offers: Any, nodes: int = 1, until_s: float | None = None, **settings: str) -> Any:
         made = checks.create(Path("/nonexistent"), {**azure.settings(sub), **settings})
-        return made.check(offers, nodes=nodes, until_s=until_s, bucket=None)
+        return made.check(offers, nodes=nodes, until_s=until_s)
 
     return ask
 
@@ -76,6 +78,41 @@ def test_an_end_that_is_under_way_is_not_ours(
 
     adapter.terminate(wait_for(going, "STOPPING"))
     assert gone(adapter, machine).end_cause is EndCause.INTERRUPTED
+
+
+def test_an_end_is_ours_from_the_order_on(
+    sub: Subscription, connected: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launcher that is killed, or a list that is asked, between the order and its answer."""
+    sub.log_lag_s = 600.0
+    adapter = connected()
+    machine = adapter.create(spec(offer()))
+    end = adapter._making.end
+
+    def killed(group: str, name: str) -> None:
+        end(group, name)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(adapter._making, "end", killed)
+    with pytest.raises(KeyboardInterrupt):
+        adapter.terminate(machine)
+    assert gone(connected(), machine).end_cause is EndCause.TERMINATED
+
+
+def test_another_subscription_ends_no_machine(
+    azure: AzureEmulator, sub: Subscription, connected: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one home: what it does not list may well run in the other."""
+    machine = connected().create(spec(offer()))
+    other = azure.subscription(usd=sub.usd)
+    for name, value in azure.environ(other).items():
+        monkeypatch.setenv(name, value)
+    assert connect(azure, other, tmp_path / "state").list_machines(journal_id=JOURNAL) == ()
+    for name, value in azure.environ(sub).items():
+        monkeypatch.setenv(name, value)
+    seen = of(connected(), machine.instance_id, JOURNAL)
+    assert seen is not None
+    assert seen.ended_s is None
 
 
 def test_azure_was_faster_than_we(azure: AzureEmulator, sub: Subscription, connected: Connect) -> None:
@@ -531,17 +568,25 @@ def test_check_names_what_is_missing(
     assert Verdict.FAILED in {f.verdict for f in check() if f.subject == "identity"}
 
 
-def test_check_of_a_bucket(azure: AzureEmulator, sub: Subscription, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_of_a_bucket(
+    azure: AzureEmulator, sub: Subscription, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with Azure() as blobs:
         monkeypatch.setattr(azure.arm, "beside", azure.arm.beside)
         blobs.behind(azure.arm)
         settings = {**azure.settings(sub), "blob_endpoint": blobs.settings["blob_endpoint"]}
-        check = checks.create(Path("/nonexistent"), settings).check
+        for key, value in settings.items():
+            monkeypatch.setenv(f"ARYLCLOUD_AZURE__{key.upper()}", value)
+        places = folders({"ARYLCLOUD_HOME": str(tmp_path)})
         said = {}
-        for bucket in ("az://arylcloud@arylnobody", "az://mine@arylnobody", "az://mine", "az:nothing"):
-            found = check([], nodes=1, until_s=None, bucket=bucket)
-            (said[bucket],) = [f.verdict for f in found if f.subject == "bucket"]
-    assert list(said.values()) == [Verdict.WARNING, Verdict.FAILED, Verdict.FAILED, Verdict.FAILED]
+        for store in ("", "az://arylcloud@arylnobody", "az://mine@arylnobody", "az://mine", "az:nothing"):
+            monkeypatch.setenv("ARYLCLOUD_STORE", store)
+            found = looked_at("azure", "eastus", places)
+            assert found is not None
+            said[store] = found.verdict
+        monkeypatch.setenv("ARYLCLOUD_STORE", "s3://another")
+        assert looked_at("azure", "eastus", places) is None
+    assert list(said.values()) == [Verdict.OK] + [Verdict.FAILED] * 4
 
 
 def test_check_of_sizes_and_settings(sub: Subscription, check: Callable[..., Any]) -> None:

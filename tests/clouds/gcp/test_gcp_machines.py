@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 from clouds.gcp.emulator import GcpEmulator
-from clouds.gcp.offers import connect, offer, spec
+from clouds.gcp.offers import connect, offer, sold, spec
 from clouds.gcp.project import Fault, Project
+from google.auth.credentials import AnonymousCredentials
 from providers.contract import gone, of, wait_for
 
 from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError, UsageError
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, MachineState, Verdict
 from arylcloud.providers.gcp import adapter as adapter_module
-from arylcloud.providers.gcp import checks, infrastructure, permissions, roster
+from arylcloud.providers.gcp import checks, client, infrastructure, permissions, roster
 from arylcloud.providers.gcp.adapter import GcpProvider
 
 DOCS = Path(__file__).parents[3] / "docs" / "clouds" / "gcp.md"
@@ -54,6 +55,46 @@ def test_an_end_that_nobody_tells_of(
     assert end.end_cause is EndCause.UNKNOWN
     assert end.ended_s is not None
     assert end.ended_s <= time.time()
+
+
+def test_operations_that_may_not_be_read_hide_no_machine(project: Project, adapter: GcpProvider) -> None:
+    """One machine has ended, and how is not known; the other runs, and is paid for."""
+    ended, runs = adapter.create(spec(offer())), adapter.create(spec(offer()))
+    adapter.terminate(ended)
+    wait_for(lambda: project.lives[ended.instance_id].removed, "its end")
+    project.denied.add("compute.zoneOperations.list")
+    states = {m.instance_id: m.state for m in adapter.list_machines(journal_id="journal-1")}
+    assert states == {ended.instance_id: MachineState.STOPPING, runs.instance_id: MachineState.RUNNING}
+    project.denied.clear()
+    assert gone(adapter, ended).end_cause is EndCause.TERMINATED
+
+
+def test_another_project_ends_no_machine(
+    gcp: GcpEmulator, project: Project, adapter: GcpProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one home, and none is named in the settings: what it does not list may well run in the other."""
+    machine = adapter.create(spec(offer()))
+    other = gcp.project(sold())
+    settings = gcp.settings(other)
+    named = settings.pop("project")
+    monkeypatch.setattr(client.Calls, "credentials", lambda self: (AnonymousCredentials(), who[0]))
+    who = [project.id]
+    home = {key: value for key, value in gcp.settings(project).items() if key != "project"}
+    first = connect(tmp_path / "home", home).create(spec(offer()))
+    who[0] = named
+    assert connect(tmp_path / "home", settings).list_machines(journal_id="journal-1") == ()
+    who[0] = project.id
+    seen = {m.instance_id: m.ended_s for m in connect(tmp_path / "home", home).list_machines(journal_id=None)}
+    assert seen == {machine.instance_id: None, first.instance_id: None}
+
+
+def test_a_machine_that_is_there_after_all(project: Project, adapter: GcpProvider, tmp_path: Path) -> None:
+    """An end that was written down wrongly does not hide what Compute Engine shows."""
+    machine = adapter.create(spec(offer()))
+    adapter._sightings.end(machine.instance_id, time.time(), EndCause.UNKNOWN)
+    (seen,) = adapter.list_machines(journal_id="journal-1")
+    assert seen.ended_s is None
+    assert seen.state is not MachineState.GONE
 
 
 def test_a_machine_that_switches_itself_off(
@@ -488,7 +529,7 @@ def test_what_was_left_behind_is_found(project: Project, tmp_path: Path, setting
 
 def test_check_makes_nothing(project: Project, tmp_path: Path, settings: dict[str, str]) -> None:
     found = checks.create(tmp_path, settings).check(
-        [offer(), offer(market=Market.ON_DEMAND)], nodes=2, until_s=None, bucket=None
+        [offer(), offer(market=Market.ON_DEMAND)], nodes=2, until_s=None
     )
     assert [f.said for f in found if f.verdict is not Verdict.OK] == []
     subjects = {"identity", "permissions", "offered", "quota", "image", "network"}
@@ -500,13 +541,11 @@ def test_check_names_what_is_missing(project: Project, tmp_path: Path, settings:
     for metric in ("NVIDIA_L4_GPUS", "PREEMPTIBLE_NVIDIA_L4_GPUS"):
         project.quotas["us-central1", metric] = 1.0
     project.denied.add("compute.instances.create")
-    found = checks.create(
-        tmp_path, {**settings, "subnetwork": "theirs", "storage_endpoint": settings["api_endpoint"]}
-    ).check(
-        [offer(), offer("a2-highgpu-1g", zone="us-central1-c")], nodes=2, until_s=None, bucket="gs://none/x"
+    found = checks.create(tmp_path, {**settings, "subnetwork": "theirs"}).check(
+        [offer(), offer("a2-highgpu-1g", zone="us-central1-c")], nodes=2, until_s=None
     )
     said = {f.subject: f for f in found if f.verdict is not Verdict.OK}
-    assert set(said) == {"permissions", "quota", "offered", "network", "bucket"}
+    assert set(said) == {"permissions", "quota", "offered", "network"}
     assert said["permissions"].said == "missing: compute.instances.create"
     assert "needs 2 GPUs" in said["quota"].said
     assert "has 1" in said["quota"].said
@@ -518,7 +557,7 @@ def test_check_asks_nothing_more_of_a_stranger(
     project: Project, tmp_path: Path, settings: dict[str, str]
 ) -> None:
     project.denied.add("compute.projects.get")
-    found = checks.create(tmp_path, settings).check([offer()], nodes=1, until_s=None, bucket=None)
+    found = checks.create(tmp_path, settings).check([offer()], nodes=1, until_s=None)
     assert [f.verdict for f in found] == [Verdict.FAILED]
     assert set(project.called) == {"projects.get"}
 
@@ -532,9 +571,9 @@ def test_a_token_that_ends_before_the_job(tmp_path: Path, settings: dict[str, st
     token = Credentials("t", expiry=(datetime.now(UTC) + timedelta(hours=1)).replace(tzinfo=None))
     one._calls._who = (token, settings["project"])
     until_s = time.time() + 7200
-    verdicts = [f.verdict for f in one.check([], nodes=1, until_s=until_s, bucket=None) if "token" in f.said]
+    verdicts = [f.verdict for f in one.check([], nodes=1, until_s=until_s) if "token" in f.said]
     assert verdicts == [Verdict.WARNING]
-    verdicts = [f.verdict for f in one.check([], nodes=1, until_s=None, bucket=None) if "token" in f.said]
+    verdicts = [f.verdict for f in one.check([], nodes=1, until_s=None) if "token" in f.said]
     assert verdicts == [Verdict.OK]
 
 
