@@ -106,7 +106,7 @@ def clouds_of(spec: JobSpec) -> tuple[str, ...]:
         what = f"cannot launch on {', '.join(missing)}" if missing else "no cloud is named to launch on"
         raise UsageError(
             f"{what}: this version launches on {', '.join(launchable)} only",
-            hint="`--infra local` runs the job on this machine's own little cloud; `plan` knows all clouds",
+            hint="`--infra aws --infra gcp`: on either; `--infra local`: on this machine's own little cloud",
         )
     return named
 

@@ -43,8 +43,8 @@ def show(made: Backtest, about: Mapping[str, Any]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 1), collapse_padding=True, header_style="bold")
     table.add_column("policy", overflow="fold", vertical="bottom")
     with_optimum = OPTIMUM in made.figures
-    heads = ["mean\ncost", "p90\ncost", "of on-\ndemand"] + ["of op-\ntimum"] * with_optimum
-    heads += ["late", "inter-\nrupted", "moves", "on-de-\nmand h", "ends\nat h"]
+    heads = ["mean\ncost", "p90\ncost", "over on\ndemand"] + ["over\noptimum"] * with_optimum
+    heads += ["late", "taken\nback", "moves", "hours on\ndemand", "hours\nto end"]
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
     for name, f in made.figures.items():

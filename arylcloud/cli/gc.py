@@ -54,6 +54,7 @@ def gc(
         now_s=time.time(),
     )
     for cloud, provider in providers_for(asked, places).items():
+        sweep.asked.append(cloud)
         sweep.cloud(cloud, provider)
         beside = infrastructure_for(cloud, places)
         if beside is not None and cloud not in {error["cloud"] for error in sweep.errors}:
@@ -105,6 +106,8 @@ class Sweep:
     dryrun: bool
     quiet: bool
     now_s: float
+    asked: list[str] = field(default_factory=list)
+    """Clouds that were looked at."""
     found: list[dict[str, Any]] = field(default_factory=list)
     terminated: list[str] = field(default_factory=list)
     resources: list[dict[str, Any]] = field(default_factory=list)
@@ -228,7 +231,11 @@ class Sweep:
                 f"hint: `{entry['hint']}` gives it one"
             )
         if not (self.found or self.unattended or self.errors or self.cut_short or self.resources):
-            self._say("nothing found: every machine of this journal is known and worked with")
+            if self.asked:
+                where = ", ".join(self.asked)
+                self._say(f"nothing found in {where}: every machine of this journal is known and worked with")
+            else:
+                self._say("no cloud was asked: this home has used none (--infra names one)")
 
     def _failed(self, cloud: str, error: ArylError) -> None:
         self.errors.append({"cloud": cloud, "kind": error.kind, "code": error.code, "message": error.message})
