@@ -1,5 +1,6 @@
 """Azure Resource Manager through Microsoft's SDK: clients made when asked for, orders sent once, questions
-asked again; what the SDK packages lack by REST through the same pipeline.
+asked again; what the SDK packages lack by REST through the same pipeline. (One order is asked again as
+questions are: ``selfend`` gives a role under a name of ours, and twice is as good as once.)
 
 Importing the three packages costs 1.6 CPU s: only whoever acts pays it.
 """

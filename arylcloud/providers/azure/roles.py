@@ -33,9 +33,9 @@ _OURS: Final = "arylcloud machine "
 """What the name of our role begins with."""
 _WHOSE: Final = re.compile(r"arylcloud-journal=(\S+)")
 _THERE: Final = ("RoleAssignmentExists", "RoleDefinitionWithSameNameExists")
-SEEN_TRIES: Final = 40
+SEEN_AFTER_S: Final = 120.0
 SEEN_EVERY_S: Final = 3.0
-"""A new identity, or a new role, is not known everywhere for a while."""
+"""A new identity, or a new role, is not known everywhere for a while: only then is anything waited for."""
 _UNSEEN: Final = ("PrincipalNotFound", "RoleDefinitionDoesNotExist")
 
 
@@ -61,6 +61,8 @@ class Identities:
     def __init__(self, arm: Arm, settings: Mapping[str, str]) -> None:
         self._arm = arm
         self._settings = settings
+        self._first_s: dict[str, float] = {}
+        """Identity → when it was first given a role here, right after it was made (monotonic)."""
 
     def make(self, job: JobPrefix, account: Mapping[str, Any]) -> str:
         """The identity with its role on the job's prefix; ``account``: the storage account as the Resource
@@ -85,7 +87,8 @@ class Identities:
             }
         }
         self._when_seen(
-            lambda: self._order("give a role", "PUT", _assignment(container, path), ROLES_API, given)
+            lambda: self._order("give a role", "PUT", _assignment(container, path), ROLES_API, given),
+            self._first_s.setdefault(path, time.monotonic()) + SEEN_AFTER_S,
         )
         return str(made["id"])
 
@@ -95,6 +98,7 @@ class Identities:
         if "/roleDefinitions/" in identity:
             self._remove_definition(identity)
             return
+        self._first_s.pop(identity, None)
         found = self._arm.find(identity, lambda: self._arm.rest("GET", identity, IDENTITY_API))
         if found is None:
             return
@@ -197,13 +201,13 @@ class Identities:
     def _page(self, path: str) -> Any:
         return self._arm.read("identities", lambda: self._arm.rest("GET", path, IDENTITY_API))
 
-    def _when_seen(self, call: Callable[[], Any]) -> None:
-        for left in range(SEEN_TRIES, -1, -1):
+    def _when_seen(self, call: Callable[[], Any], seen_s: float) -> None:
+        while True:
             try:
                 call()
                 return
             except ArylError as error:
-                if error.code not in _UNSEEN or not left:
+                if error.code not in _UNSEEN or time.monotonic() >= seen_s:
                     raise
             time.sleep(SEEN_EVERY_S)
 

@@ -1,4 +1,7 @@
-"""Calls to Google Cloud: Compute Engine by its own SDK, what that lacks by REST. Sent once; questions again.
+"""Calls to Google Cloud: Compute Engine by its own SDK, what that lacks by REST.
+
+By the SDK orders are sent once, questions again. By REST orders are sent again, too: all of them name what
+they make, write the whole of it or remove it, so that twice is as good as once.
 
 Importing google-cloud-compute costs 3.6 CPU s, so it happens with the first call and not before. Its
 ``ExtendedOperation`` would poll the public endpoint whatever ours is: operations are asked for by clients of
@@ -184,7 +187,8 @@ class Calls:
     # ------------------------------------------------------------ REST
 
     def rest(self, method: str, url: str, body: Any = None) -> Any:
-        """JSON in, JSON out, with the same credentials. A question: repeated as ``read`` is."""
+        """JSON in, JSON out, with the same credentials. Repeated as ``read`` is, so only for questions, and
+        for orders that may come twice: whoever makes something takes "it is there" for success."""
         return self._again(lambda: self._rest(method, url, body))
 
     def _rest(self, method: str, url: str, body: Any) -> Any:

@@ -29,9 +29,9 @@ _PREFIX: Final = "aryl-"
 _TOLD: Final = re.compile(r"arylcloud-journal=(\S+) arylcloud-job=(\S+)")
 _MISSING: Final = ("notFound", "HTTP_404")
 _THERE: Final = ("alreadyExists", "ALREADY_EXISTS", "conflict", "HTTP_409")
-SEEN_TRIES: Final = 30
+SEEN_AFTER_S: Final = 60.0
 SEEN_EVERY_S: Final = 2.0
-"""A new account cannot be given rights for some seconds."""
+"""A new account cannot be given rights for some seconds: only then is anything waited for."""
 
 
 def name_of(journal_id: str, job_id: str) -> str:
@@ -49,6 +49,8 @@ class Accounts:
     def __init__(self, calls: Calls, settings: Mapping[str, str]) -> None:
         self._calls = calls
         self._base = endpoint(settings.get("iam_endpoint"), IAM, what="[gcp] iam_endpoint")
+        self._first_s: dict[str, float] = {}
+        """Account → when it was first made, or found, here (monotonic)."""
 
     def email(self, journal_id: str, job_id: str) -> str:
         return f"{name_of(journal_id, job_id)}@{self._calls.project}.iam.gserviceaccount.com"
@@ -65,14 +67,16 @@ class Accounts:
             },
         }
         _unless_there(lambda: self._calls.rest("POST", self._accounts(), body))
+        seen_s = self._first_s.setdefault(email, time.monotonic()) + SEEN_AFTER_S
         if user is not None:
             policy = {"policy": {"bindings": [{"role": SIGNS, "members": [user]}]}}
-            _when_seen(lambda: self._calls.rest("POST", f"{self._account(email)}:setIamPolicy", policy))
+            url = f"{self._account(email)}:setIamPolicy"
+            _when_seen(lambda: self._calls.rest("POST", url, policy), seen_s)
         folder = f"{job.address.prefix}/"
         _unless_there(lambda: self._calls.rest("POST", f"{bucket_url}/managedFolders", {"name": folder}))
         rights = {"bindings": [{"role": OBJECTS, "members": [f"serviceAccount:{email}"]}]}
         where = f"{bucket_url}/managedFolders/{quote(folder, safe='')}"
-        _when_seen(lambda: self._calls.rest("PUT", f"{where}/iam", rights))
+        _when_seen(lambda: self._calls.rest("PUT", f"{where}/iam", rights), seen_s)
         return email
 
     def forget_folder(self, job: JobPrefix, bucket_url: str) -> None:
@@ -84,6 +88,7 @@ class Accounts:
     def remove(self, name: str) -> None:
         """``name``: of the account, or its address. Idempotent; the missing is success."""
         email = name if "@" in name else f"{name}@{self._calls.project}.iam.gserviceaccount.com"
+        self._first_s.pop(email, None)
         _if_there(lambda: self._calls.rest("DELETE", self._account(email)))
 
     def resources(self, *, journal_id: str | None) -> tuple[Resource, ...]:
@@ -118,14 +123,14 @@ class Accounts:
         return f"{self._base}/v1/projects/{self._calls.project}/serviceAccounts/{quote(email)}"
 
 
-def _when_seen(call: Callable[[], Any]) -> None:
-    for left in range(SEEN_TRIES, -1, -1):
+def _when_seen(call: Callable[[], Any], seen_s: float) -> None:
+    while True:
         try:
             call()
             return
         except ArylError as error:
             unseen = error.code in _MISSING or "does not exist" in error.message
-            if not unseen or not left:
+            if not unseen or time.monotonic() >= seen_s:
                 raise
         time.sleep(SEEN_EVERY_S)
 

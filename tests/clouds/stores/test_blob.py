@@ -22,7 +22,7 @@ from checkpoint.contract import ObjectStoreContract
 from clouds.stores.blob import Azure
 
 from arylcloud.checkpoint.store import StoreAccessError, open_store
-from arylcloud.core.errors import AccessError, ConflictError, UsageError
+from arylcloud.core.errors import AccessError, ArylError, ConflictError, UsageError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.stores import JobPrefix, address_of
 from arylcloud.providers.azure import bucket, lending, roles, sas
@@ -280,3 +280,17 @@ def test_an_address_without_an_account(azure: Azure, monkeypatch: pytest.MonkeyP
     assert named.for_machines(address, None)["account_name"] == "acct"
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "other")
     assert bucket.create(Path(), azure.settings).for_machines(address, None)["account_name"] == "other"
+
+
+def test_only_an_identity_that_is_new_is_waited_for(
+    azure: Azure, lender: lending.AzureLending, mine: JobPrefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roles, "SEEN_AFTER_S", 0.0)
+    azure.unseen = 3
+    try:
+        with pytest.raises(ArylError, match="PrincipalNotFound"):
+            lender.identity(mine)
+        assert azure.unseen == 2  # asked once
+    finally:
+        azure.unseen = 0
+    assert lender.identity(mine) is not None  # the next tick

@@ -21,7 +21,7 @@ from checkpoint.contract import ObjectStoreContract
 from clouds.stores.gcs import USER, Gcs
 
 from arylcloud.checkpoint.store import StoreAccessError, open_store, sub
-from arylcloud.core.errors import AccessError
+from arylcloud.core.errors import AccessError, ArylError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.stores import JobPrefix, address_of
 from arylcloud.providers.gcp import bucket, lending, roles, signing
@@ -146,6 +146,20 @@ def test_the_account_is_made_once_found_again_and_removed(gcs: Gcs, lender: lend
         accounts.remove(email)
     assert not gcs.accounts
     assert f"{MINE.address.prefix}/" not in gcs.buckets["arylcloud-test"].folders
+
+
+def test_only_an_account_that_is_new_is_waited_for(
+    gcs: Gcs, lender: lending.GcpLending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roles, "SEEN_AFTER_S", 0.0)
+    gcs.unseen = 3
+    try:
+        with pytest.raises(ArylError, match="does not exist"):
+            lender.identity(MINE)
+        assert gcs.unseen == 2  # asked once
+    finally:
+        gcs.unseen = 0
+    assert lender.identity(MINE) is not None  # the next tick
 
 
 def test_a_company_brings_its_own_account(gcs: Gcs) -> None:
