@@ -26,6 +26,9 @@ from arylcloud.core.ports import Machine, MachineSpec
 NOTHING_MADE: Final = (CapacityError, QuotaError, AccessError, UsageError, InfeasibleError)
 """What these say of ``create`` (``core.ports``)."""
 
+QUOTA_KEPT_S: Final = 600.0
+"""For so long it is taken as said what a cloud allows."""
+
 
 @contextmanager
 def ordered(what: str) -> Iterator[None]:

@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -32,13 +32,17 @@ LARGE_BYTES: Final = 2_000_000
 
 
 class Sightings:
-    """``path`` None = for the life of this object only. A file that cannot be written is said once, and the
+    """``path``: also a way to find it, asked once it is needed (and what that raises, everything here does);
+    None = for the life of this object only. One file for each account: of another's machines nothing can be
+    concluded from what this one lists. A file that cannot be written is said once, and the
     rest stays in memory: a machine that exists has to be seen all the same."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self, path: Path | Callable[[], Path] | None) -> None:
+        self._find = path if callable(path) else None
+        self._path = None if callable(path) else path
         self._lock = threading.RLock()
         self._read_to = 0
+        self._inode = 0
         self._machines: dict[str, Machine] = {}
         self._asked_s: dict[str, float] = {}
         self._complained = False
@@ -122,7 +126,7 @@ class Sightings:
             with self._file() as file:
                 if file is not None:
                     self._read(file)
-                    file.write(_line(record))
+                    file.write(_apart(file) + _line(record))
                     file.flush()
                     self._read_to = file.tell()
         except OSError as error:
@@ -133,20 +137,22 @@ class Sightings:
 
     def _catch_up(self) -> None:
         """Read what other processes have written since."""
+        if self._find is not None:
+            self._path, self._find = self._find(), None
         if self._path is None:
             return
         try:
-            size = self._path.stat().st_size
+            there = self._path.stat()
         except OSError:
             return
-        if size == self._read_to:
+        if (there.st_ino, there.st_size) == (self._inode, self._read_to):
             return
         with contextlib.suppress(OSError), self._file() as file:
             if file is not None:
                 first = self._read_to == 0
                 self._read(file)
-                if first and size > LARGE_BYTES:
-                    self._compact(file)
+                if first and there.st_size > LARGE_BYTES:
+                    self._compact(self._path)
 
     @contextlib.contextmanager
     def _file(self) -> Iterator[BinaryIO | None]:
@@ -154,22 +160,28 @@ class Sightings:
             yield None
             return
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._path.open("a+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield file
+        while True:
+            with self._path.open("a+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(file.fileno()), self._path.stat()):
+                        yield file
+                        return
+            # somebody has tidied it up while we waited: that was the old one
 
     def _read(self, file: BinaryIO) -> None:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(self._read_to if self._read_to <= size else 0)  # shorter: somebody has tidied it up
-        for line in file.read().splitlines():
+        size, inode = file.seek(0, os.SEEK_END), os.fstat(file.fileno()).st_ino
+        same = inode == self._inode and self._read_to <= size
+        file.seek(self._read_to if same else 0)  # another: somebody has tidied it up
+        for line in filter(None, file.read().splitlines()):
             try:
                 self._apply(json.loads(line))
             except (ValueError, KeyError, TypeError, AttributeError, IntegrityError) as error:
                 log.warning("%s: a line that says nothing: %s", self._path, error)
-        self._read_to = file.tell()
+        self._read_to, self._inode = file.tell(), inode
 
-    def _compact(self, file: BinaryIO) -> None:
-        """In place, under the lock: others see that it is shorter than what they have read."""
+    def _compact(self, path: Path) -> None:
+        """A new file in the place of the old one, under the old one's lock: it is whole at every moment."""
         old_s = time.time() - KEPT_S
         for machine in list(self._machines.values()):
             if machine.ended_s is not None and machine.ended_s < old_s:
@@ -185,10 +197,23 @@ class Sightings:
                 end = {"at_s": machine.ended_s, "cause": machine.end_cause.value}
                 records.append({"ended": machine.instance_id, **end})
         records += [{"asked": i, "at_s": at_s} for i, at_s in self._asked_s.items()]
-        file.truncate(0)
-        file.write(b"".join(_line(record) for record in records))
-        file.flush()
-        self._read_to = file.tell()
+        half = path.with_suffix(".half")
+        with half.open("wb") as file:
+            os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
+            file.write(b"".join(_line(record) for record in records))
+            file.flush()
+            os.fsync(file.fileno())
+            read_to, inode = file.tell(), os.fstat(file.fileno()).st_ino
+        half.replace(path)
+        self._read_to, self._inode = read_to, inode
+
+
+def _apart(file: BinaryIO) -> bytes:
+    """What has to come before a new line: the last one may have been cut off (a full disk, a power cut)."""
+    if file.seek(0, os.SEEK_END) == 0:
+        return b""
+    file.seek(-1, os.SEEK_END)
+    return b"" if file.read(1) == b"\n" else b"\n"
 
 
 def _line(record: dict[str, Any]) -> bytes:

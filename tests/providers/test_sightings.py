@@ -87,11 +87,18 @@ def test_many_writers_lose_nothing(path: Path) -> None:
 def test_a_torn_line_hides_no_other(path: Path) -> None:
     Sightings(path).saw(ONE)
     with path.open("ab") as file:
-        file.write(b'{"ended": "vm-\n[]\n')
+        file.write(b'[]\n{"ended": "vm-')  # cut off: a full disk, a power cut
     seen = Sightings(path)
     assert len(seen.live()) == 1
     seen.end("vm-1", NOW_S, EndCause.SELF)
     assert len(Sightings(path).ended()) == 1
+
+
+def test_a_file_is_found_when_it_is_needed(path: Path) -> None:
+    seen = Sightings(lambda: path)
+    assert not path.parent.exists()
+    seen.saw(ONE)
+    assert len(Sightings(path).live()) == 1
 
 
 def test_a_file_that_cannot_be_written_hides_no_machine(path: Path) -> None:
@@ -113,6 +120,29 @@ def test_a_large_file_is_tidied_up(path: Path, monkeypatch: pytest.MonkeyPatch) 
     tidier = Sightings(path)
     assert [m.instance_id for m in tidier.live()] == ["vm-1"]
     assert path.stat().st_size < before
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
     assert tidier.of_token("t-0") is None
     tidier.end("vm-1", NOW_S, EndCause.INTERRUPTED)
     assert [m.end_cause for m in reader.ended()] == [EndCause.INTERRUPTED]  # across the tidying
+
+
+def test_tidying_up_loses_nothing_that_others_write(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sightings, "LARGE_BYTES", 0)
+
+    def write(number: int) -> None:
+        seen = Sightings(path)
+        seen.saw(replace(ONE, instance_id=f"vm-{number}", token=f"t-{number}"))
+        seen.end(f"vm-{number}", NOW_S, EndCause.SELF)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(40)))
+    assert len(Sightings(path).ended()) == 40
+
+
+def test_a_tidying_that_fails_leaves_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Sightings(path).saw(ONE)
+    path.with_suffix(".half").mkdir()  # it cannot be written
+    monkeypatch.setattr(sightings, "LARGE_BYTES", 0)
+    before = path.read_bytes()
+    assert len(Sightings(path).live()) == 1
+    assert path.read_bytes() == before

@@ -88,7 +88,13 @@ class Places:
                 page = self._calls.read("ec2", HOME, "describe_regions")
                 enabled = {one["RegionName"] for one in page["Regions"]}
                 named = {r.strip() for r in self._settings.get("regions", "").split(",") if r.strip()}
-                self._regions = sorted(enabled & named if named else enabled)
+                found = sorted(enabled & named if named else enabled)
+                if not found:
+                    raise UsageError(
+                        f"aws: the account has none of {', '.join(sorted(named)) or 'its regions'} enabled",
+                        hint="[aws] regions",
+                    )
+                self._regions = found
             return self._regions
 
     def image(self, region: str, instance_type: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import Final
 
 from arylcloud.core.errors import AccessError, ArylError, QuotaError
 from arylcloud.core.offer import Market, Offer
 from arylcloud.providers.aws.client import Calls
+from arylcloud.providers.bounds import QUOTA_KEPT_S
 
 CODES: Final = {
     ("p", Market.ON_DEMAND): "L-417A185B",
@@ -27,12 +29,12 @@ class Quota:
 
 
 class Quotas:
-    """Kept for the life of the adapter: a raised quota is seen by the next ``launch`` or ``check``."""
+    """Kept for ``QUOTA_KEPT_S``: then one that has been raised is seen."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], float | None] = {}
+        self._known: dict[tuple[str, str], tuple[float | None, float]] = {}
 
     def of(self, offer: Offer) -> Quota | None:
         """None where the family has no quota that we know of."""
@@ -41,9 +43,10 @@ class Quotas:
             return None
         with self._lock:
             key = (offer.region, code)
-            if key not in self._known:
-                self._known[key] = self._ask(offer.region, code)
-            return Quota(code=code, vcpus=self._known[key])
+            known = self._known.get(key)
+            if known is None or time.monotonic() - known[1] >= QUOTA_KEPT_S:
+                known = self._known[key] = (self._ask(offer.region, code), time.monotonic())
+            return Quota(code=code, vcpus=known[0])
 
     def check(self, offer: Offer, machines: int = 1) -> None:
         """Raises QuotaError where ``machines`` of them cannot fit even with nothing else running."""

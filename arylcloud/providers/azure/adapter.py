@@ -57,7 +57,12 @@ _MISSING: Final = frozenset({"ResourceGroupNotFound", "InvalidResourceReference"
 def create(state_dir: Path, settings: Mapping[str, str]) -> AzureProvider:
     """The factory in ``providers/registry``. No call goes out here."""
     known_only("azure", settings, KNOWN)
-    return AzureProvider(Arm(settings), settings, Sightings(state_dir / "azure-machines.jsonl"))
+    arm = Arm(settings)
+
+    def seen() -> Path:
+        return state_dir / "azure" / f"sightings-{arm.subscription.lower().replace('/', '_')}.jsonl"
+
+    return AzureProvider(arm, settings, Sightings(seen))
 
 
 class AzureProvider:
@@ -130,7 +135,7 @@ class AzureProvider:
         if self._making.look(group, name) is None:
             # Azure itself holds spot prices to the cap, and nobody holds list prices
             within_cap(spec, lambda: self._price(offer))
-            self._quotas.check(offer)
+            self._quotas.check(offer, spec.nodes)
             image = self._images.of(offer, spec.image)
             try:
                 network = self._places.network(offer.region, spec.journal_id)
@@ -180,9 +185,9 @@ class AzureProvider:
         group, name = where
         self._sightings.saw(machine)
         going = machine.state is MachineState.STOPPING and self._is_going(group, name)
-        self._making.end(group, name)
         if not going:  # else it is somebody else's doing: Azure's, or its own
-            self._sightings.asked_end(machine.instance_id)
+            self._sightings.asked_end(machine.instance_id)  # first: whoever looks meanwhile has to know
+        self._making.end(group, name)
         try:
             self._roles.take(self._vm_id(group, name))
         except ArylError as error:  # with the machine gone it gives nobody anything

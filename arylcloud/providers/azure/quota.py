@@ -7,6 +7,7 @@ All spot machines of a region share ``lowPriorityCores``. On demand there are tw
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,7 @@ from arylcloud.core.offer import Market, Offer
 from arylcloud.providers.azure.client import Arm
 from arylcloud.providers.azure.errors import WHERE_TO_ASK
 from arylcloud.providers.azure.skus import Skus
+from arylcloud.providers.bounds import QUOTA_KEPT_S
 
 SPOT: Final = "lowPriorityCores"
 TOTAL: Final = "cores"
@@ -32,13 +34,13 @@ class Quota:
 
 
 class Quotas:
-    """Kept for the life of the adapter: a raised quota is seen by the next ``launch`` or ``check``."""
+    """Kept for ``QUOTA_KEPT_S``: then one that has been raised is seen."""
 
     def __init__(self, arm: Arm, skus: Skus) -> None:
         self._arm = arm
         self._skus = skus
         self._lock = threading.Lock()
-        self._known: dict[str, dict[str, tuple[str, float, float]] | None] = {}
+        self._known: dict[str, tuple[dict[str, tuple[str, float, float]] | None, float]] = {}
 
     def of(self, offer: Offer) -> list[Quota]:
         """Those that a machine of this offer counts against."""
@@ -68,9 +70,10 @@ class Quotas:
 
     def _region(self, region: str) -> dict[str, tuple[str, float, float]] | None:
         with self._lock:
-            if region not in self._known:
-                self._known[region] = self._ask(region)
-            return self._known[region]
+            known = self._known.get(region)
+            if known is None or time.monotonic() - known[1] >= QUOTA_KEPT_S:
+                known = self._known[region] = (self._ask(region), time.monotonic())
+            return known[0]
 
     def _ask(self, region: str) -> dict[str, tuple[str, float, float]] | None:
         try:

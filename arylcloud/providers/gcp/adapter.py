@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from arylcloud.core.clock import MarketClock
-from arylcloud.core.errors import ArylError, CapacityError, OtherCloudError
+from arylcloud.core.errors import ArylError, CapacityError, OtherCloudError, QuotaError
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import (
     Billing,
@@ -33,7 +33,7 @@ from arylcloud.providers.gcp.listprice import ListPrices, Wanted
 from arylcloud.providers.gcp.network import Networks
 from arylcloud.providers.gcp.place import Places
 from arylcloud.providers.gcp.poweroff import poweroff
-from arylcloud.providers.gcp.quota import Quotas
+from arylcloud.providers.gcp.quota import Quotas, in_use
 from arylcloud.providers.gcp.roster import MISSING, Roster
 from arylcloud.providers.settings import known_only
 from arylcloud.providers.sightings import Sightings
@@ -75,8 +75,9 @@ ENDS_ITSELF: Final = "roles/compute.instanceAdmin.v1"
 def create(state_dir: Path, settings: Mapping[str, str]) -> GcpProvider:
     """The factory in ``providers/registry``. No call goes out here."""
     known_only("gcp", settings, KNOWN)
-    seen = state_dir / "gcp" / f"sightings-{settings.get('project', 'default')}.jsonl"
-    return GcpProvider(Calls(settings), settings, Sightings(seen))
+    calls = Calls(settings)
+    seen = Sightings(lambda: state_dir / "gcp" / f"sightings-{calls.project.replace('/', '_')}.jsonl")
+    return GcpProvider(calls, settings, seen)
 
 
 class GcpProvider:
@@ -183,6 +184,9 @@ class GcpProvider:
             except CapacityError as error:
                 refused.append(error)
                 continue
+            except QuotaError as error:
+                error.in_use = in_use(error, offer, kinds[zone])
+                raise
             as_asked(spec, machine, self.terminate)
             return self._allowed(spec, machine)
         if len(refused) == 1:

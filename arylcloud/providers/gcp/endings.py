@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any, Final
 
+from arylcloud.core.errors import ArylError
 from arylcloud.core.ports import EndCause, Machine
 from arylcloud.providers.gcp.client import Calls
 from arylcloud.providers.gcp.naming import seconds
 
+log = logging.getLogger("arylcloud.gcp")
 PREEMPTED: Final = "compute.instances.preempted"
 _CAUSES: Final = {
     PREEMPTED: EndCause.INTERRUPTED,
@@ -32,11 +35,16 @@ class Fate:
     cause: EndCause = EndCause.UNKNOWN
 
 
-def fate(calls: Calls, machine: Machine, *, asked: bool) -> Fate:
+def fate(calls: Calls, machine: Machine, *, asked: bool) -> Fate | None:
     """What began first ended it: what is deleted afterwards had ended before. ``asked``: whether its end was
-    of our own doing. Of a machine that was never quite made, the moment at which that was clear."""
+    of our own doing. Of a machine that was never quite made, the moment at which that was clear. None = the
+    operations cannot be read now: the machines are there all the same."""
     wanted = f'targetLink eq ".*/instances/{machine.instance_id}"'
-    found = calls.pages("ZoneOperations", "list", project=calls.project, zone=machine.zone, filter=wanted)
+    try:
+        found = calls.pages("ZoneOperations", "list", project=calls.project, zone=machine.zone, filter=wanted)
+    except ArylError as error:
+        log.warning("how %s ended is not known: %s", machine.instance_id, error.message)
+        return None
     ends: list[tuple[float, float, EndCause]] = []
     for one in found:
         cause, failed = _cause(one, calls.identity, asked=asked), bool(list(one.error.errors))

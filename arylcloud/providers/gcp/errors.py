@@ -64,6 +64,7 @@ _HINTS: Final[dict[str, str | None]] = {
 }
 ALL_REGIONS: Final = "GPUS_ALL_REGIONS"
 _METRIC: Final = re.compile(r"Quota '([A-Z0-9_]+)' exceeded")
+_LIMIT: Final = re.compile(r"Quota '([A-Z0-9_]+)' exceeded\.?\s+Limit: ([0-9]+(?:\.[0-9]+)?)")
 _MARKET_WIDE: Final = re.compile(
     r"(PREEMPTIBLE_)?(CPUS|IN_USE_ADDRESSES|DISKS_TOTAL_GB|SSD_TOTAL_GB|INSTANCES)"
 )
@@ -94,6 +95,16 @@ def _scope(metric: str) -> Scope | None:
     if metric in (ALL_REGIONS, "CPUS_ALL_REGIONS"):
         return "account"
     return "market" if _MARKET_WIDE.fullmatch(metric) else None
+
+
+def limit_of(error: ArylError) -> tuple[str, float] | None:
+    """(metric, limit) that a refusal for a quota quotes; None where it quotes none.
+
+    >>> limit_of(QuotaError("insert: Quota 'NVIDIA_L4_GPUS' exceeded.  Limit: 1.0 in region us-central1."))
+    ('NVIDIA_L4_GPUS', 1.0)
+    """
+    found = _LIMIT.search(error.message)
+    return None if found is None else (found[1], float(found[2]))
 
 
 def of_operation(operation: Any, what: str) -> ArylError | None:

@@ -6,17 +6,21 @@ What already runs is not counted: Compute Engine itself does that (QUOTA_EXCEEDE
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
+import time
 from dataclasses import dataclass
 from typing import Final
 
-from arylcloud.core.errors import AccessError, QuotaError
+from arylcloud.core.errors import AccessError, ArylError, QuotaError
 from arylcloud.core.offer import Market, Offer
+from arylcloud.providers.bounds import QUOTA_KEPT_S
 from arylcloud.providers.gcp.client import Calls
-from arylcloud.providers.gcp.errors import ALL_REGIONS
+from arylcloud.providers.gcp.errors import ALL_REGIONS, limit_of
 from arylcloud.providers.gcp.place import Kind, attached
 
+log = logging.getLogger("arylcloud.gcp")
 _MODELS: Final = {
     "nvidia-l4": "L4",
     "nvidia-tesla-a100": "A100",
@@ -44,12 +48,12 @@ class Quota:
 
 
 class Quotas:
-    """Kept for the life of the adapter: a raised quota is seen by the next ``launch`` or ``check``."""
+    """Kept for ``QUOTA_KEPT_S``: then one that has been raised is seen."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._lock = threading.Lock()
-        self._known: dict[str, dict[str, float] | None] = {}
+        self._known: dict[str, tuple[dict[str, float] | None, float]] = {}
 
     def of(self, offer: Offer, kind: Kind) -> tuple[Quota, ...]:
         """Those that count for the offer; empty where its type has no GPUs that we know of."""
@@ -93,22 +97,40 @@ class Quotas:
         """None = may launch, may not read quotas: the insertion itself will tell."""
         with self._lock:
             key = region or ""
-            if key not in self._known:
+            known = self._known.get(key)
+            if known is None or time.monotonic() - known[1] >= QUOTA_KEPT_S:
                 project = self._calls.project
+                limits: dict[str, float] | None = None
                 try:
                     if region is None:
                         found = self._calls.read("Projects", "get", project=project)
                     else:
                         found = self._calls.read("Regions", "get", project=project, region=region)
-                except AccessError:
-                    self._known[key] = None
-                else:
-                    self._known[key] = {str(one.metric): float(one.limit) for one in found.quotas}
-            return self._known[key]
+                    limits = {str(one.metric): float(one.limit) for one in found.quotas}
+                except AccessError as error:
+                    log.info("quotas cannot be read: %s", error.message)
+                known = self._known[key] = (limits, time.monotonic())
+            return known[0]
 
 
 def gpus_of(offer: Offer, kind: Kind) -> float:
     return float(kind.gpus or offer.gpu_count or 0)
+
+
+def in_use(refusal: ArylError, offer: Offer, kind: Kind) -> bool:
+    """Whether the quota that Compute Engine itself has refused for is large enough for one such machine: then
+    others have it at present, and it comes free."""
+    quoted = limit_of(refusal)
+    if quoted is None:
+        return False
+    metric, limit = quoted
+    if metric.endswith(("_GPUS", ALL_REGIONS)):
+        needed: float | None = gpus_of(offer, kind)
+    elif metric.endswith(("CPUS", "CPUS_ALL_REGIONS")):
+        needed = offer.vcpus
+    else:
+        needed = 1.0 if metric in ("INSTANCES", "IN_USE_ADDRESSES") else None
+    return needed is not None and limit >= max(needed, 1.0)
 
 
 def _model(offer: Offer, kind: Kind) -> str | None:

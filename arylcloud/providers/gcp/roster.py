@@ -56,7 +56,9 @@ class Roster:
                 found[known.instance_id] = self.unlisted(known, tidy=tidy)
         for known in self._sightings.ended():
             if journal_id in (None, known.journal_id):
-                found[known.instance_id] = known
+                listed = found.setdefault(known.instance_id, known)
+                if listed.state is not MachineState.GONE:  # a list that lags; or it is there all the same
+                    found[known.instance_id] = self.unlisted(known, tidy=tidy)
         return tuple(found[name] for name in sorted(found))
 
     def get(self, name: str, zone: str) -> Machine | None:
@@ -97,7 +99,7 @@ class Roster:
         told = fate(self._calls, known, asked=asked_s is not None)
         with self._lock:
             since_s = self._missing_s.setdefault(known.instance_id, time.time())
-        if told.ended_s is not None:
+        if told is not None and told.ended_s is not None:
             return self._sightings.end(known.instance_id, told.ended_s, told.cause) or known
         if time.time() - since_s < UNTOLD_S:
             return replace(known, state=MachineState.STOPPING)
@@ -120,9 +122,12 @@ class Roster:
         ended = self._sightings.of_token(machine.token)
         if ended is None or ended.ended_s is None:
             told = fate(self._calls, machine, asked=asked_s is not None)
-            ended_s = told.ended_s or machine.ended_s or time.time()
-            cause = EndCause.SELF if told.ended_s is None else told.cause
-            ended = self._sightings.end(machine.instance_id, ended_s, cause)
+            ended_s = (told and told.ended_s) or machine.ended_s or time.time()
+            cause = EndCause.SELF if told is None or told.ended_s is None else told.cause
+            if told is None:  # nothing is written down: a later look may tell
+                ended = replace(machine, ended_s=ended_s, end_cause=EndCause.UNKNOWN)
+            else:
+                ended = self._sightings.end(machine.instance_id, ended_s, cause)
         if tidy and (asked_s is None or time.time() - asked_s > AGAIN_S):
             log.info("%s is stopped: it is deleted, with its disk", machine.instance_id)
             try:

@@ -17,7 +17,7 @@ from arylcloud.core.errors import (
     UsageError,
 )
 from arylcloud.core.offer import Market
-from arylcloud.providers.aws import client
+from arylcloud.providers.aws import client, quota
 
 CODES = [
     ("InsufficientInstanceCapacity", 500, CapacityError),
@@ -79,6 +79,26 @@ def test_no_create_call_without_quota(account: Account, market: Market) -> None:
     assert code in failed.value.hint
     assert account.called["RunInstances"] == 0
     assert account.called["CreateSecurityGroup"] == 0
+
+
+def test_a_raised_quota_is_seen_after_a_while(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    account.quotas["us-east-1", "L-3819A6DF"] = 0.0
+    adapter = connect()
+    with pytest.raises(QuotaError):
+        adapter.create(spec(offer()))
+    account.quotas["us-east-1", "L-3819A6DF"] = 4.0
+    with pytest.raises(QuotaError):
+        adapter.create(spec(offer()))
+    monkeypatch.setattr(quota, "QUOTA_KEPT_S", 0.0)
+    adapter.create(spec(offer()))
+
+
+def test_regions_that_are_not_enabled(account: Account) -> None:
+    adapter = connect(regions="us-east-9")
+    with pytest.raises(UsageError, match="us-east-9"):
+        adapter.list_machines(journal_id=None)
+    with pytest.raises(UsageError, match="us-east-9"):
+        adapter.create(spec(offer()))
 
 
 def test_quotas_that_may_not_be_read_are_ec2s_affair(account: Account) -> None:

@@ -22,7 +22,7 @@ from arylcloud.core.errors import (
 )
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import MachineState
-from arylcloud.providers.azure import errors
+from arylcloud.providers.azure import errors, quota
 from arylcloud.providers.azure.adapter import AzureProvider
 
 Connect = Callable[..., AzureProvider]
@@ -194,6 +194,27 @@ def test_a_quota_that_others_have_at_present(sub: Subscription, connected: Conne
     assert failed.value.hint is not None
     assert "LowPriorityCores" in failed.value.hint
     assert len(sub.there()) == 1
+
+
+def test_a_gang_is_not_begun_where_its_quota_holds_a_part(sub: Subscription, connected: Connect) -> None:
+    sub.quotas["eastus", "lowPriorityCores"] = 4.0
+    with pytest.raises(QuotaError, match="needs 8"):
+        connected().create(spec(offer(), nodes=2))
+    assert sub.called[PUT] == 0
+
+
+def test_a_raised_quota_is_seen_after_a_while(
+    sub: Subscription, connected: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sub.quotas["eastus", "lowPriorityCores"] = 0.0
+    adapter = connected()
+    with pytest.raises(QuotaError):
+        adapter.create(spec(offer()))
+    sub.quotas["eastus", "lowPriorityCores"] = 4.0
+    with pytest.raises(QuotaError):
+        adapter.create(spec(offer()))
+    monkeypatch.setattr(quota, "QUOTA_KEPT_S", 0.0)
+    adapter.create(spec(offer()))
 
 
 def test_quotas_that_may_not_be_read_are_azures_affair(sub: Subscription, connected: Connect) -> None:

@@ -100,7 +100,11 @@ def test_an_end_is_ours_from_the_order_on(
 
 
 def test_another_subscription_ends_no_machine(
-    azure: AzureEmulator, sub: Subscription, connected: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    azure: AzureEmulator,
+    sub: Subscription,
+    connected: Connect,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of one home: what it does not list may well run in the other."""
     machine = connected().create(spec(offer()))

@@ -21,6 +21,7 @@ from arylcloud.core.errors import (
     UsageError,
 )
 from arylcloud.core.offer import Market
+from arylcloud.providers.gcp import quota
 from arylcloud.providers.gcp.adapter import GcpProvider
 from arylcloud.providers.gcp.client import Calls
 
@@ -174,12 +175,42 @@ def test_one_markets_quota_serves_the_other(project: Project, adapter: GcpProvid
     assert project.called["instances.insert"] == 0
 
 
+def test_a_raised_quota_is_seen_after_a_while(
+    project: Project, adapter: GcpProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.quotas["", "GPUS_ALL_REGIONS"] = 0.0
+    with pytest.raises(QuotaError):
+        adapter.create(spec(offer()))
+    del project.quotas["", "GPUS_ALL_REGIONS"]
+    with pytest.raises(QuotaError):
+        adapter.create(spec(offer()))
+    monkeypatch.setattr(quota, "QUOTA_KEPT_S", 0.0)
+    adapter.create(spec(offer()))
+
+
+def test_a_quota_that_others_have_at_present(project: Project, adapter: GcpProvider) -> None:
+    """Large enough for one of them: whoever waits may get it."""
+    project.quotas["us-central1", "PREEMPTIBLE_NVIDIA_L4_GPUS"] = 1.0
+    adapter.create(spec(offer()))
+    with pytest.raises(QuotaError) as failed:
+        adapter.create(spec(offer()))
+    assert failed.value.code == "QUOTA_EXCEEDED"
+    assert failed.value.in_use
+    said = "Quota 'PREEMPTIBLE_CPUS' exceeded.  Limit: {} in region us-central1."
+    for limit, busy in (("3.0", False), ("4.0", True)):  # it has four
+        inserts(project, code="QUOTA_EXCEEDED", effect="operation", message=said.format(limit))
+        with pytest.raises(QuotaError) as failed:
+            adapter.create(spec(offer()))
+        assert failed.value.in_use is busy
+
+
 def test_quotas_that_may_not_be_read_are_googles_affair(project: Project, adapter: GcpProvider) -> None:
     project.denied |= {"compute.regions.get", "compute.projects.get"}
     project.quotas["us-central1", "PREEMPTIBLE_NVIDIA_L4_GPUS"] = 0.0
     with pytest.raises(QuotaError) as failed:
         adapter.create(spec(offer()))
     assert failed.value.code == "QUOTA_EXCEEDED"
+    assert not failed.value.in_use
 
 
 def test_a_dollar_never_buys_a_machine_for_more(project: Project, adapter: GcpProvider) -> None:

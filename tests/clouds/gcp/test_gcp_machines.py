@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -21,11 +25,53 @@ from arylcloud.core.ports import EndCause, MachineState, Verdict
 from arylcloud.providers.gcp import adapter as adapter_module
 from arylcloud.providers.gcp import checks, client, infrastructure, permissions, roster
 from arylcloud.providers.gcp.adapter import GcpProvider
+from arylcloud.providers.gcp.poweroff import poweroff
 
 DOCS = Path(__file__).parents[3] / "docs" / "clouds" / "gcp.md"
 
 
 # ------------------------------------------------------------ ends
+
+
+def test_a_machine_tries_again_to_delete_itself() -> None:
+    """A metadata service that is not well at first, and is not behind the company's proxy."""
+    asked: list[str] = []
+
+    class Both(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            if len(asked) == 1:
+                self.send_error(503)
+                return
+            what = {"token": '{"access_token": "t"}', "zone": "projects/1/zones/z"}
+            self._say(what.get(self.path.rpartition("/")[2], "p"))
+
+        def do_DELETE(self) -> None:
+            asked.append(f"DELETE {self.path} {self.headers['Authorization']}")
+            self._say("{}")
+
+        def _say(self, text: str) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None:
+            """On nobody's stderr."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Both)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    port = server.server_port
+    command = poweroff(f"http://127.0.0.1:{port}").replace("shutdown -h now", "echo off")
+    proxied = {"http_proxy": "http://127.0.0.1:1", "no_proxy": "127.0.0.1"}
+    env = {**os.environ, **proxied, "ARYL_METADATA_URL": f"http://localhost:{port}"}
+    done = subprocess.run(["sh", "-c", command], env=env, capture_output=True, text=True, check=True)
+    server.shutdown()
+    server.server_close()
+    assert asked[-1] == "DELETE /compute/v1/projects/p/zones/z/instances/p Bearer t"
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == [
+        "this machine cannot delete itself",
+        "off",
+    ]
 
 
 def test_an_interruption(gcp: GcpEmulator, project: Project, adapter: GcpProvider) -> None:
