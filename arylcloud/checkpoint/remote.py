@@ -13,9 +13,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from arylcloud.core.errors import UsageError
+from arylcloud.core.net import is_loopback
 from arylcloud.core.stores import Address
 
-_LOOPBACK: Final = ("localhost", "::1")
 _ENDPOINT: Final = {"s3": "endpoint", "gs": "base_url", "az": "endpoint"}
 _AMBIENT: Final = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "gs": (), "az": ()}
 
@@ -55,8 +55,7 @@ def _from_environment(scheme: str) -> str:
 
 
 def _only_loopback(endpoint: str) -> None:
-    host = urlsplit(endpoint).hostname or ""
-    if host not in _LOOPBACK and not host.startswith("127."):
+    if not is_loopback(urlsplit(endpoint).hostname):
         raise UsageError(
             f"{endpoint}: credentials would go over plain http", hint="https://, or an address of this host"
         )

@@ -123,13 +123,16 @@ class Sweep:
 
     def cloud(self, cloud: str, provider: Provider) -> None:
         from arylcloud.cli.gcfacts import jobs_of
-        from arylcloud.core.errors import AccessError, CloudError
+        from arylcloud.core.errors import AccessError, CloudError, OtherCloudError
 
         try:
             machines = provider.list_machines(journal_id=None)
             renewed = bool(machines) and provider.capabilities().renews_until
         except (CloudError, AccessError) as error:
             self._failed(cloud, error)
+            return
+        except Exception as error:  # noqa: BLE001 - an odd answer of one cloud hides no machine of another
+            self._failed(cloud, OtherCloudError(f"{cloud}: not listed, by a bug of ours: {error!r}"))
             return
         jobs = jobs_of(self.journal)  # after the list: what it shows was written down before it was asked for
         self.busy = {machine.journal_id for machine in machines if machine.state.value != "gone"}

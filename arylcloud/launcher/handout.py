@@ -62,8 +62,8 @@ class Handout:
     for_s: float
     """How long machines elsewhere are to go on without a launcher."""
     _lent: mail.LentDoc | None = None
-    _lent_s: float = 0.0
-    """Wall seconds at which it was lent."""
+    _due_s: tuple[float, float] = (0.0, 0.0)
+    """When half of its time is over, by the wall and by the monotonic clock: the former may be set back."""
     _links: dict[str, tuple[float, str]] = field(default_factory=dict)
     _tried_s: float = float("-inf")
     _boots: set[str] | None = None
@@ -95,8 +95,8 @@ class Handout:
             log.warning("credentials for machines of other clouds: %s", error.message)
 
     def _renew(self) -> None:
-        now_s = self.clock.now_s()
-        left_s = 0.0 if self._lent is None else self._lent.expires_s - now_s
+        now_s = self.clock.monotonic_s()
+        left_s = 0.0 if self._lent is None else self._lent.expires_s - self.clock.now_s()
         if now_s - self._tried_s >= min(RETRY_S, max(1.0, left_s / 8)):
             self._tried_s = now_s
             self._lend()
@@ -139,8 +139,8 @@ class Handout:
 
     def _due(self) -> bool:
         """Half of the time is over."""
-        lent = self._lent
-        return lent is None or self.clock.now_s() >= (self._lent_s + lent.expires_s) / 2
+        wall_s, due_s = self._due_s
+        return self._lent is None or self.clock.now_s() >= wall_s or self.clock.monotonic_s() >= due_s
 
     def _current(self) -> mail.LentDoc:
         if self._lent is None or self._due():
@@ -151,7 +151,9 @@ class Handout:
         grant: Grant = self.lending.lend(self.job, self.for_s)
         lent = mail.LentDoc(secret=dict(grant.secret), expires_s=grant.expires_s)
         self.store.put(mail.LENT_KEY, dumps(lent))
-        self._lent, self._lent_s = lent, self.clock.now_s()
+        self._lent = lent
+        half_s = (lent.expires_s - self.clock.now_s()) / 2
+        self._due_s = (self.clock.now_s() + half_s, self.clock.monotonic_s() + half_s)
         return lent
 
     def _boot_docs(self) -> set[str]:

@@ -111,6 +111,11 @@ class Observer:
                 log.warning("%s cannot be listed: %s", cloud, error.message)
                 self._unlisted_since_s.setdefault(cloud, self.clock.monotonic_s())
                 continue
+            except Exception:
+                # an odd answer of one cloud must not keep this launcher from the machines of the others
+                log.exception("%s cannot be listed, by a bug of ours", cloud)
+                self._unlisted_since_s.setdefault(cloud, self.clock.monotonic_s())
+                continue
             listed.add(cloud)
             self._unlisted_since_s.pop(cloud, None)
             found.extend(m for m in machines if m.job_id == state.job_id)

@@ -64,7 +64,7 @@ def within_cap(spec: MachineSpec, price: Callable[[], float | None]) -> None:
             f"the price of {spec.offer.key} is not known, so the cap of ${cap:.4f}/h cannot be kept",
             hint="arylcloud prices --refresh",
         )
-    if usd > cap:
+    if not 0 < usd <= cap:  # nor what is no number
         raise CapacityError(
             f"{spec.offer.key} costs ${usd:.4f}/h, more than ${cap:.4f}/h",
             code="SpotMaxPriceTooLow" if spec.offer.market is Market.SPOT else "PriceAboveCap",

@@ -21,15 +21,15 @@ from urllib.parse import urlsplit
 from arylcloud import __version__
 from arylcloud.core.errors import AccessError, OtherCloudError, ThrottledError, UsageError
 from arylcloud.core.live import Meter
+from arylcloud.core.net import is_loopback
 from arylcloud.providers.patience import Passing, Patience, retry_after_s
 
-LOOPBACK: Final = ("localhost", "127.", "[::1]", "::1")
 _PASSING: Final = (408, 429, 500, 502, 503, 504)
 _THROTTLES: Final = (b"rateLimitExceeded", b"RATE_LIMIT_EXCEEDED", b"userRateLimitExceeded")
 _TIMEOUT_S: Final = 60.0
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
+class NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
         return None
 
@@ -45,7 +45,7 @@ class Web:
     def _opener(self) -> urllib.request.OpenerDirector:
         # one context for all: reading the certificates takes longer than many a call
         secure = urllib.request.HTTPSHandler(context=ssl.create_default_context())
-        return urllib.request.build_opener(secure, _NoRedirect)
+        return urllib.request.build_opener(secure, NoRedirect)
 
     def get_json(self, url: str, meter: Meter, headers: Mapping[str, str] | None = None) -> Any:
         """The document at ``url``. Raises ThrottledError and OtherCloudError after patience, AccessError."""
@@ -121,7 +121,7 @@ def endpoint(setting: str | None, default: str, *, what: str) -> str:
     """
     url = (setting or default).rstrip("/")
     parts = urlsplit(url)
-    local = (parts.hostname or "").startswith(LOOPBACK)
+    local = is_loopback(parts.hostname)
     if parts.scheme != "https" and not (parts.scheme == "http" and local):
         raise UsageError(f"{what}: {url!r} is no https address", hint="plain http is for this machine only")
     return url

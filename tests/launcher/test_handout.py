@@ -185,19 +185,29 @@ def test_a_loan_is_renewed_when_half_of_it_is_over() -> None:
     assert scene.cloud.loans == 2
 
 
+def test_a_clock_that_is_set_back_delays_no_renewal() -> None:
+    scene = Scene()
+    scene.handout.given("gcp", "l1")
+    scene.clock.sleep(900.0)
+    scene.clock.step(-3600.0)
+    scene.clock.sleep(910.0)
+    scene.handout.tidy(state(LeasePhase.READY))
+    assert scene.cloud.loans == 2
+
+
 def test_a_refusal_is_asked_again_at_a_pace_and_ends_nothing() -> None:
     scene = Scene()
     scene.handout.given("gcp", "l1")
     running = state(LeasePhase.READY)
-    scene.clock.step(2000.0)
+    scene.clock.sleep(2000.0)
     scene.cloud.refuses = True
     for _ in range(10):
         scene.handout.tidy(running)
-        scene.clock.step(1.0)
+        scene.clock.sleep(1.0)
     scene.cloud.refuses = False
     scene.handout.tidy(running)
     assert scene.cloud.loans == 1
-    scene.clock.step(RETRY_S)
+    scene.clock.sleep(RETRY_S)
     scene.handout.tidy(running)
     assert scene.cloud.loans == 2
 

@@ -163,3 +163,29 @@ def test_a_request_that_cannot_be_read_keeps_none_behind_it(tmp_path: Path) -> N
     h.store._objects[mail.request_key(1)] = (b"{", h.clock.at_s)
     h.request("stop")
     finish(h, JobPhase.STOPPED)
+
+
+def test_an_odd_answer_of_one_cloud_hides_no_machine_of_another(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    h = Harness(tmp_path, spec=spec(1))
+    h.until(JobPhase.RUNNING)
+
+    class Odd:
+        """An adapter with a bug."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(h.world, name)
+
+        def list_machines(self, **_: object) -> tuple[()]:
+            raise ValueError("could not convert string to float: 'n/a'")
+
+    observer = h.launcher.observer
+    observer.providers = {**observer.providers, "odd": Odd()}  # type: ignore[dict-item]
+    observer.clouds = (*observer.clouds, "odd")
+    seen = observer.observe(h.state)
+    assert "odd" not in seen.listed
+    assert "odd" in seen.unlisted_s
+    assert h.world.cloud in seen.listed
+    assert len(seen.machines) == 1
+    assert "by a bug of ours" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from datetime import UTC, datetime
@@ -84,12 +85,23 @@ class SpotPrices:
         for row in sorted(
             rows, key=lambda one: one["Timestamp"]
         ):  # of those before the start, the last counts
-            at_s = max(row["Timestamp"].timestamp(), from_s)
-            by_zone.setdefault(row["AvailabilityZone"], {})[at_s] = float(row["SpotPrice"])
+            usd = _price(row["SpotPrice"])
+            if usd is not None:
+                at_s = max(row["Timestamp"].timestamp(), from_s)
+                by_zone.setdefault(row["AvailabilityZone"], {})[at_s] = usd
         return {
             name: tuple(PricePoint(from_s=at_s, usd_per_hour=usd) for at_s, usd in steps.items())
             for name, steps in by_zone.items()
         }
+
+
+def _price(text: str) -> float | None:
+    """None for what cannot be one."""
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if 0 < found < math.inf else None
 
 
 def _no_market(offer: Offer) -> CapacityError:

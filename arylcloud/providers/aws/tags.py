@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -105,6 +106,7 @@ def _seconds(moment: datetime) -> float:
 
 def _float(text: str | None) -> float | None:
     try:
-        return None if text is None else float(text)
+        found = float(text or "")
     except ValueError:  # a tag that somebody has written over
         return None
+    return found if math.isfinite(found) else None

@@ -19,7 +19,7 @@ from arylcloud.providers.azure.client import Arm
 from arylcloud.providers.azure.permissions import VERSION as ROLES_API
 from arylcloud.providers.azure.tags import companys
 from arylcloud.providers.settings import known_only
-from arylcloud.providers.web import endpoint
+from arylcloud.providers.web import NoRedirect, endpoint
 
 STORAGE_API: Final = "2024-01-01"
 SCOPE: Final = "https://storage.azure.com/.default"
@@ -247,7 +247,8 @@ class AzureStorage:
         # https, or plain http on this host: ``endpoint`` has seen to it
         request = urllib.request.Request(url, data=body, headers=headers, method=method)  # noqa: S310
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            # the token goes to this host, and to no other that it names
+            with urllib.request.build_opener(NoRedirect).open(request, timeout=60) as answer:
                 return bytes(answer.read(65536))
         except urllib.error.HTTPError as error:
             code = error.headers.get("x-ms-error-code") or f"HTTP_{error.code}"

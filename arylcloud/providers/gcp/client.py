@@ -19,9 +19,10 @@ from urllib.parse import urlsplit
 
 from arylcloud.core.errors import ArylError, CloudError, MissingExtraError, ThrottledError, UsageError
 from arylcloud.core.live import Meter
+from arylcloud.core.net import is_loopback
 from arylcloud.providers.gcp.errors import not_sent, of_answer, of_document, of_operation
 from arylcloud.providers.patience import Passing, Patience, retry_after_s
-from arylcloud.providers.web import LOOPBACK, endpoint
+from arylcloud.providers.web import endpoint
 
 COMPUTE: Final = "https://compute.googleapis.com"
 RESOURCES: Final = "https://cloudresourcemanager.googleapis.com"
@@ -292,4 +293,4 @@ def last(url: str) -> str:
 def _here(base: str) -> bool:
     """An emulator on this machine: there is nobody to prove anything to."""
     parts = urlsplit(base)
-    return parts.scheme == "http" and (parts.hostname or "").startswith(LOOPBACK)
+    return parts.scheme == "http" and is_loopback(parts.hostname)

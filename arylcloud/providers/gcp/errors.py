@@ -153,7 +153,7 @@ def not_sent(error: Exception, what: str) -> ArylError:
     """No answer at all: the connection, or the credentials."""
     from google.auth import exceptions as auth
 
-    said = " ".join(str(error).split())[:300]
+    said = re.sub(r"\?\S+", "?…", " ".join(str(error).split()))[:300]  # a query may hold a token
     if isinstance(error, auth.RefreshError | auth.DefaultCredentialsError):
         return AccessError(f"{what}: no credentials: {said}", hint="gcloud auth application-default login")
     return OtherCloudError(f"{what}: {said}", code=type(error).__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import uuid
 from collections.abc import Mapping
@@ -139,6 +140,7 @@ def seconds(moment: str) -> float:
 
 def _float(text: str | None) -> float | None:
     try:
-        return None if text is None else float(text)
+        found = float(text or "")
     except ValueError:  # a label that somebody has written over
         return None
+    return found if math.isfinite(found) else None

@@ -14,11 +14,12 @@ from urllib.parse import urlencode, urlsplit
 
 from arylcloud.core.errors import AccessError, CloudError, MissingExtraError
 from arylcloud.core.live import Answer, Known, Memory, Meter, Part, PriceColumns, Shape
+from arylcloud.core.net import is_loopback
 from arylcloud.core.offer import Market
 from arylcloud.providers.gcp.machines import machine_types
 from arylcloud.providers.gcp.skus import Parts
 from arylcloud.providers.patience import Patience
-from arylcloud.providers.web import LOOPBACK, Web, endpoint
+from arylcloud.providers.web import Web, endpoint
 
 DEFAULT: Final = "https://cloudbilling.googleapis.com"
 COMPUTE_ENGINE: Final = "6F81-5844-456A"
@@ -91,7 +92,7 @@ def _catalogue(settings: Mapping[str, str]) -> str:
 
 def _identity(base: str) -> dict[str, str]:
     """The headers that say who asks."""
-    if base.startswith("http://") and (urlsplit(base).hostname or "").startswith(LOOPBACK):
+    if base.startswith("http://") and is_loopback(urlsplit(base).hostname):
         return {}  # an emulator on this machine: there is nobody to prove anything to
     return {"Authorization": f"Bearer {_token()}"}
 

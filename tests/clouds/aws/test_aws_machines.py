@@ -251,3 +251,17 @@ def test_states_take_their_time(account: Account) -> None:
     assert seen.state is MachineState.STOPPING
     assert seen.ended_s is None
     assert wait_for(lambda: gone(adapter, machine), "the end")
+
+
+def test_what_cannot_be_a_price_or_a_moment_is_not_known() -> None:
+    """Tags are anybody's to write, and a price is what money is counted by."""
+    from arylcloud.providers.aws import spotprice, tags
+    from arylcloud.providers.azure import tags as azure_tags
+    from arylcloud.providers.gcp import naming
+
+    odd = ("nan", "inf", "-inf", "1e999", "", "n/a")
+    for module in (tags, azure_tags, naming):
+        assert [module._float(text) for text in (*odd, None)] == [None] * (len(odd) + 1)
+        assert module._float("1796027131.5") == 1796027131.5
+    assert [spotprice._price(text) for text in (*odd, "0", "-5")] == [None] * (len(odd) + 2)
+    assert spotprice._price("0.526") == 0.526
