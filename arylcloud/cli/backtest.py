@@ -41,7 +41,8 @@ def backtest(
         float | None, typer.Option("--deadline-h", help="Hours from submission to the deadline.")
     ] = None,
     machines: Annotated[
-        int | None, typer.Option(min=1, help="Size of the gang: all of them in one zone, or none.")
+        int | None,
+        typer.Option(min=1, max=100_000, help="Size of the gang: all of them in one zone, or none."),
     ] = None,
     overhead_s: Annotated[
         float, typer.Option("--overhead-s", help="From asking for a machine to work: boot, set-up, restore.")
@@ -63,7 +64,9 @@ def backtest(
         float, typer.Option("--try-s", help="That a refused attempt takes while nothing runs.")
     ] = 90.0,
     tick_s: Annotated[float, typer.Option("--tick-s", help="From one decision to the next.")] = 600.0,
-    starts: Annotated[int, typer.Option(min=1, help="Times of submission, drawn evenly.")] = 60,
+    starts: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Times of submission, drawn evenly.")
+    ] = 60,
     seed: Annotated[int, typer.Option(min=0, help="Of the starts.")] = 0,
     engine: Annotated[
         str | None,
@@ -89,9 +92,12 @@ def backtest(
 
     for name, value in (("--tick-s", tick_s), ("--overhead-s", overhead_s)):
         if not 1 <= value <= 7 * 86400:
-            raise UsageError(f"{name} is {value:g}: a number of seconds from 1 to a week")
+            raise UsageError(f"{name} is {value:g}: a number of seconds from 1 to a week", hint=f"{name} 600")
     if not (0 <= probe_s <= 3600 and 0 < try_s <= tick_s):
-        raise UsageError("--probe-s is from 0 to 3600, --try-s more than 0 and at most --tick-s")
+        raise UsageError(
+            "--probe-s is from 0 to 3600, --try-s more than 0 and at most --tick-s",
+            hint="--probe-s 60 --try-s 90",
+        )
     found = _trace(trace, invent)
     if job is not None:
         work_h, deadline_h, machines, checkpoint_gb = _from_job(
@@ -102,10 +108,13 @@ def backtest(
             "how much work, and by when?", hint="name a job file, or give --work-h 48 --deadline-h 60"
         )
     if not (0 < work_h <= 10_000 and 0 < deadline_h <= 20_000):
-        raise UsageError("--work-h and --deadline-h are hours: more than 0, at most 10,000 and 20,000")
+        raise UsageError(
+            "--work-h and --deadline-h are hours: more than 0, at most 10,000 and 20,000",
+            hint="--work-h 48 --deadline-h 60",
+        )
     policies, optimum = _policies(policy)
     if optimum and no_optimum:
-        raise UsageError("--policy optimum and --no-optimum exclude each other")
+        raise UsageError("--policy optimum and --no-optimum exclude each other", hint="leave one of them out")
     grid = sampled(found, tick_s=tick_s, machines=machines or 1)
     market = market_of(
         grid,
@@ -177,7 +186,7 @@ def _policies(given: list[str] | None) -> tuple[list[DeadlinePolicy], bool]:
 
     names = [name.strip() for text in given or [",".join(SHOWN)] for name in text.split(",") if name.strip()]
     if not names:
-        raise UsageError("--policy names none")
+        raise UsageError("--policy names none", hint=f"there are {', '.join(SHOWN)} and more")
     found = [deadline_policy(name) for name in dict.fromkeys(names) if name != OPTIMUM]
     return found, OPTIMUM in names
 
@@ -201,7 +210,10 @@ def _egress(grid: Grid, checkpoint_gb: float, usd_per_gb: float | None) -> NDArr
     from arylcloud.core.errors import UsageError
 
     if not 0 <= checkpoint_gb <= 1e6 or (usd_per_gb is not None and not 0 <= usd_per_gb <= 100):
-        raise UsageError("--checkpoint-gb and --egress-usd-per-gb are numbers from 0")
+        raise UsageError(
+            "--checkpoint-gb is a number from 0 to 1,000,000, --egress-usd-per-gb one from 0 to 100",
+            hint="--checkpoint-gb 40 --egress-usd-per-gb 0.02",
+        )
     n = len(grid.regions)
     found = np.zeros((n, n))
     if checkpoint_gb == 0:

@@ -110,7 +110,10 @@ def simulate(
         from arylcloud.cli.simulateloans import replay_loans
 
         if csv_ or generate is not None or capacity is not None or not names:
-            raise UsageError("--aryl takes --trace and --policy; no --capacity, --generate or --csv")
+            raise UsageError(
+                "--aryl takes --trace and --policy; no --capacity, --generate or --csv",
+                hint="--aryl 252:296 --trace JOBS --inference REQUESTS --policy fifo,default",
+            )
         replay_loans(
             names, servers=aryl, trace=trace, inference=inference, scaling=scaling, elastic=elastic,
             fungible=fungible, days=days, seed=seed, json_=json_,

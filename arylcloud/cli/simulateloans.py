@@ -33,6 +33,9 @@ def replay_loans(
     from arylcloud.simulation.loaning.setting import DAY_S, read_curves, read_inference, workload
     from arylcloud.simulation.loaning.simulate import simulate
 
+    for flag, share in (("--elastic", elastic), ("--fungible", fungible)):
+        if not 0 <= share <= 1:
+            raise UsageError(f"{flag} is {share:g}, not a number from 0 to 1", hint=f"{flag} 0.2")
     own, lent = _pair(servers, "--aryl", "252:296")
     chosen = [(name, _scheme(name)) for name in names]
     if trace is None or inference is None:
@@ -117,10 +120,13 @@ def _pair(text: str, flag: str, example: str) -> tuple[int, int]:
     from arylcloud.core.errors import UsageError
 
     first, colon, last = text.partition(":")
-    if not (colon and first.strip().isdecimal() and last.strip().isdecimal() and int(last) > 0):
-        raise UsageError(f"{flag} {text!r} is not A:B", hint=f"{flag} {example}")
-    if max(int(first), int(last)) > 100_000:
-        raise UsageError(f"{flag} {text!r}: more than 100,000", hint=f"{flag} {example}")
+    shown = repr(text if len(text) < 40 else f"{text[:40]}…")
+    if not (colon and first.strip().isdecimal() and last.strip().isdecimal()):
+        raise UsageError(f"{flag} {shown} is not A:B", hint=f"{flag} {example}")
+    if max(len(first.strip()), len(last.strip())) > 9 or max(int(first), int(last)) > 100_000:
+        raise UsageError(f"{flag} {shown}: more than 100,000", hint=f"{flag} {example}")
+    if int(last) == 0:
+        raise UsageError(f"{flag} {shown}: the second number is 0", hint=f"{flag} {example}")
     return int(first), int(last)
 
 
@@ -147,7 +153,7 @@ def _show(results: dict[str, dict[str, Any]], *, linear: bool) -> None:
         table.add_row(
             name,
             *(f"{row[key]:,.0f}" for key in ("queue_mean_s", "queue_p99_s", "jct_mean_s")),
-            *(f"{row[key]:.1%}" for key in ("usage", "work_usage")),
+            *("-" if row[key] is None else f"{row[key]:.1%}" for key in ("usage", "work_usage")),
             f"{row['ended']:,}",
             f"{row['preempted']:,}",
             f"{row['lost_gpu_h']:,.0f}",

@@ -27,6 +27,8 @@ COLUMNS: Final = (
     "cloud", "region", "zone", "instance_type", "gpu_name", "gpu_count", "offset_s", "duration_s",
     "available", "spot_usd_per_hour", "on_demand_usd_per_hour",
 )  # fmt: skip
+MOST_LOOKS: Final = 50_000_000
+"""Ticks × zones that a replay holds in memory: a year of minutes in 95 zones."""
 _NEEDED: Final = tuple(name for name in COLUMNS if not name.startswith("gpu_"))
 
 
@@ -107,7 +109,14 @@ def grid(trace: SpotTrace, *, tick_s: float = 600.0, machines: int = 1) -> Grid:
     """Sample at 0, ``tick_s``, 2 ``tick_s``…, whole ticks only."""
     ticks = int(trace.span_s / tick_s + 1e-9)
     if ticks < 1:
-        raise UsageError(f"the trace is shorter than one tick of {tick_s:g} s")
+        raise UsageError(
+            f"the trace is shorter than one tick of {tick_s:g} s", hint="a longer trace, or shorter ticks"
+        )
+    if ticks * len(trace.zones) > MOST_LOOKS:
+        raise UsageError(
+            f"{ticks:,} ticks of {len(trace.zones)} zones are more than {MOST_LOOKS:,} looks",
+            hint="longer ticks, or a shorter trace: offset_s and duration_s are seconds",
+        )
     at_s = np.arange(ticks) * tick_s
     regions = trace.regions
     region = np.array([regions.index(region_of(place)) for place in trace.places], dtype=np.intp)
@@ -151,7 +160,9 @@ def read_spot_traces(path: Path) -> dict[str, SpotTrace]:
         name = row.get("trace") or ""
         names = [row[key] or "" for key in ("cloud", "region", "zone")]
         if not all(names):
-            raise UsageError(f"{where}: cloud, region or zone is empty")
+            raise UsageError(
+                f"{where}: cloud, region or zone is empty", hint="all three, as aws,us-east-1,us-east-1a"
+            )
         at = (
             number(row["offset_s"], where, "offset_s"),
             number(row["duration_s"], where, "duration_s"),
@@ -165,14 +176,17 @@ def read_spot_traces(path: Path) -> dict[str, SpotTrace]:
         kind = (row["instance_type"] or "", row.get("gpu_name") or "", row.get("gpu_count") or "")
         kinds.setdefault(name, {}).setdefault(kind, line)
     if not rows:
-        raise UsageError(f"{path}: no interval in it")
+        raise UsageError(f"{path}: no interval in it", hint="a row per interval of a zone")
     return {name: _trace(path, name, zones, kinds[name]) for name, zones in rows.items()}
 
 
 def _price(text: str | None, where: str, name: str) -> float:
     value = number(text, where, name)
     if value <= 0:
-        raise UsageError(f"{where}: {name} is {text!r}: a machine without a price cannot be replayed")
+        raise UsageError(
+            f"{where}: {name} is {text!r}: a machine without a price cannot be replayed",
+            hint="a price above 0; where there was no capacity, the last one",
+        )
     return value
 
 
@@ -180,10 +194,11 @@ def _follows(zone: list[tuple[float, float, int, float, float]], at: tuple[float
     expected = zone[-1][0] + zone[-1][1] if zone else 0.0
     if abs(at[0] - expected) > 1e-3:
         raise UsageError(
-            f"{where}: the zone's interval begins at {at[0]:g} s, the one before ends at {expected:g} s"
+            f"{where}: the zone's interval begins at {at[0]:.10g} s, not at {expected:.10g} s",
+            hint="a zone's rows in order of time, from 0 on, each from where the one before ends",
         )
     if at[1] <= 0:
-        raise UsageError(f"{where}: duration_s is {at[1]:g}, not more than 0")
+        raise UsageError(f"{where}: duration_s is {at[1]:g}, not more than 0", hint="seconds, as 600")
 
 
 def _trace(

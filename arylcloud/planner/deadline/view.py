@@ -128,7 +128,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlinePolicy:
-    """``decide`` is pure: the launcher and the replay call the same."""
+    """``decide`` is pure: what it answers depends on the view alone."""
 
     name: str
     decide: Callable[[View], Choice]

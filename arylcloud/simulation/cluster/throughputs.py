@@ -148,7 +148,11 @@ def open_text(path: Path) -> io.TextIOWrapper:
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read {path}: {reason}", hint="name a text file, gzipped or not") from error
-    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline="")  # spreadsheets write a BOM
+
+
+MOST_ROWS = 5_000_000
+"""Of a CSV: a few kB of gzip hold more, and minutes of reading."""
 
 
 def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -161,7 +165,9 @@ def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str
                 raise UsageError(
                     f"{path}:1: no column {', '.join(missing)}", hint=f"columns needed: {', '.join(needed)}"
                 )
-            for row in reader:
+            for count, row in enumerate(reader):
+                if count == MOST_ROWS:
+                    raise UsageError(f"{path}: more than {MOST_ROWS:,} rows", hint="is it the right file?")
                 yield reader.line_num, row
         except (UnicodeDecodeError, csv.Error) as error:
             raise UsageError(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from arylcloud.core.errors import UsageError
 from arylcloud.planner.cluster import F
 
 
@@ -74,11 +75,11 @@ class Figures:
     jct_mean_s: float
     jct_median_s: float
     jct_p95_s: float
-    usage: float
-    """In use, of all GPUs of both clusters."""
-    work_usage: float
+    usage: float | None
+    """In use, of all GPUs of both clusters; None, as the next two, where no time was measured."""
+    work_usage: float | None
     """The same, training counted by the work done: what a borrowed GPU or one more worker adds."""
-    training_usage: float
+    training_usage: float | None
     ended: int
     preempted: int
     resizes: int
@@ -88,8 +89,10 @@ class Figures:
 
 
 def figures(outcome: Outcome) -> Figures:
-    """Means, medians and tails."""
+    """Means, medians and tails. UsageError: no job was submitted in the measured days."""
     mask = outcome.measured
+    if not mask.any():
+        raise UsageError("no job is submitted in the measured days", hint="measure others: --days A:B")
     submit = outcome.submit_s[mask]
     queue, jct, t = outcome.queue_s[mask], outcome.jct_s[mask], outcome.tally
     in_use = t.own_gpu_s + t.lent_gpu_s + t.inference_gpu_s
@@ -104,12 +107,16 @@ def figures(outcome: Outcome) -> Figures:
         jct_mean_s=float(jct.mean()),
         jct_median_s=float(np.median(jct)),
         jct_p95_s=float(np.percentile(jct, 95)),
-        usage=in_use / t.total_gpu_s,
-        work_usage=(t.work_gpu_s + t.inference_gpu_s) / t.total_gpu_s,
-        training_usage=t.own_gpu_s / t.own_total_gpu_s,
+        usage=_share(in_use, t.total_gpu_s),
+        work_usage=_share(t.work_gpu_s + t.inference_gpu_s, t.total_gpu_s),
+        training_usage=_share(t.own_gpu_s, t.own_total_gpu_s),
         ended=t.ended,
         preempted=t.preempted,
         resizes=t.resizes,
         lost_gpu_h=t.lost_gpu_s / 3600.0,
         collateral=(t.vacated_gpus - t.reclaimed_gpus) / t.reclaimed_gpus if t.reclaimed_gpus else None,
     )
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

@@ -23,6 +23,8 @@ from arylcloud.simulation.cluster.throughputs import number, rows_of, whole
 from arylcloud.simulation.cluster.workload import Jobs
 
 DAY_S = 86_400.0
+MOST_DAYS = 3_660
+"""Longest series of requests, and longest time that jobs may take: a million ticks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +60,23 @@ def read_curves(path: Path) -> dict[int, list[float]]:
         key = (row["gpu_type"], row["model"], row["global_batch_size"])
         measured[key][whole(row["num_gpus"], where, "num_gpus", least=1)] = rate
     found: dict[int, list[float]] = defaultdict(list)
-    for curve in measured.values():
+    for key, curve in measured.items():
         for gpus, rate in sorted(curve.items()):
             double = curve.get(2 * gpus, 0.0)
             if rate > 0 and double > 0:
-                found[gpus].append(float(np.log2(double / rate)))
+                exponent = float(np.log2(double) - np.log2(rate))
+                if abs(exponent) > 10.0:
+                    raise UsageError(
+                        f"{path}: {' '.join(key)}: {rate:g} iterations/s on {gpus} GPUs, {double:g} on twice "
+                        "as many",
+                        hint="twice the GPUs do not change a rate a thousandfold: the same unit in all rows",
+                    )
+                found[gpus].append(exponent)
     if not found:
-        raise UsageError(f"{path}: no curve with rates at n and 2n GPUs")
+        raise UsageError(
+            f"{path}: no curve with rates at n and 2n GPUs",
+            hint="rows of one gpu_type, model and global_batch_size at 1, 2, 4… GPUs",
+        )
     return dict(found)
 
 
@@ -141,25 +153,60 @@ def read_inference(
     step_s: float = 300.0,
 ) -> Inference:
     """Request rates as utilisation: zeros are gaps and interpolated, then a centred mean over an hour, then
-    the 1st percentile becomes ``low`` and the 99th ``high``. Columns ``trace,timestamp_s,requests_per_s``."""
-    times, rates = [], []
+    the 1st percentile becomes ``low`` and the 99th ``high``. Columns ``trace,timestamp_s,requests_per_s``;
+    the series' rows in order of time, evenly spaced, 1 s or more. UsageError for others, and for a load that
+    never changes: where its percentiles coincide, what it means as utilisation is not known."""
+    times: list[float] = []
+    rates: list[float] = []
+    others: dict[str, None] = {}
     for line, row in rows_of(path, ("trace", "timestamp_s", "requests_per_s")):
         if row["trace"] == series:
             times.append(number(row["timestamp_s"], f"{path}:{line}", "timestamp_s"))
             rates.append(number(row["requests_per_s"], f"{path}:{line}", "requests_per_s"))
+            _evenly(times, f"{path}:{line}")
+        elif len(others) < 5:
+            others.setdefault((row["trace"] or "")[:60])
     at, rate = np.array(times), np.array(rates)
     if len(at) < 2 or not (rate > 0).any():
-        raise UsageError(f"{path}: no requests of {series!r} in it")
+        there = f"; there are rows of {', '.join(map(repr, others))}" if others else ""
+        raise UsageError(
+            f"{path}: no requests of {series!r} in it",
+            hint=f"two rows or more of that trace, not all 0{there}",
+        )
     rate = np.interp(at, at[rate > 0], rate[rate > 0])
     spacing = float(at[1] - at[0])
     around = round(1800.0 / spacing)
     kernel = np.ones(2 * around + 1)
     kernel[[0, -1]] = 0.5 if around else 1.0
     kernel /= kernel.sum()
-    smooth = np.convolve(np.concatenate([rate[-around:], rate, rate[:around]]), kernel, mode="valid")
+    smooth = np.convolve(np.pad(rate, around, mode="wrap"), kernel, mode="valid")
     bottom, top = np.percentile(smooth, [1, 99])
+    if top - bottom <= 1e-9 * top:
+        raise UsageError(
+            f"{path}: the requests of {series!r} do not change, seen over hours",
+            hint="a series of a day or more: its quietest hours become "
+            f"{low:.0%} and its busiest {high:.0%} of the servers",
+        )
     share = np.clip(low + (smooth - bottom) / (top - bottom) * (high - low), 0.0, 1.0)
     span = at[-1] - at[0] + spacing
     steps = np.arange(0.0, span, step_s)
     fine = np.interp(steps, np.append(at - at[0], span), np.append(share, share[0]))
     return Inference(share=fine, step_s=step_s, servers=servers, headroom=headroom)
+
+
+def _evenly(times: Sequence[float], where: str) -> None:
+    """The last of these times follows as the second followed the first."""
+    if len(times) < 2:
+        return
+    spacing, last = times[1] - times[0], times[-1] - times[-2]
+    if spacing < 1.0 or abs(last - spacing) > 1e-3 * spacing:
+        wanted = "1 or more" if spacing < 1.0 else f"{spacing:.10g} as between the first two"
+        raise UsageError(
+            f"{where}: timestamp_s is {last:.10g} s after the row before, not {wanted}",
+            hint="a trace's rows in order of time, evenly spaced; requests_per_s 0 where it is not known",
+        )
+    if times[-1] - times[0] > MOST_DAYS * DAY_S:
+        raise UsageError(
+            f"{where}: timestamp_s is more than {MOST_DAYS:,} days after the first",
+            hint="timestamp_s is in seconds",
+        )

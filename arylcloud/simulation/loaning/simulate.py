@@ -18,13 +18,14 @@ from arylcloud.planner.loaning.waiting import Need
 from arylcloud.simulation.loaning.fleet import LENT, Fleet, Settings
 from arylcloud.simulation.loaning.outcome import Outcome
 from arylcloud.simulation.loaning.schemes import Scheme
-from arylcloud.simulation.loaning.setting import DAY_S, Inference, Workload
+from arylcloud.simulation.loaning.setting import DAY_S, MOST_DAYS, Inference, Workload
 
 _NEVER = float("inf")
 
 
 def simulate(jobs: Workload, inference: Inference, scheme: Scheme, settings: Settings) -> Outcome:
-    """Run until the last job has finished. UsageError for a job that never fits."""
+    """Run until the last job has finished. UsageError for a job that never fits, and for jobs that take more
+    than ``MOST_DAYS``."""
     return _Run(jobs, inference, scheme, settings).run()
 
 
@@ -39,13 +40,19 @@ class _Run(Fleet):
         self.offered = 0
         self.unfinished = len(jobs)
         self.ended = [False] * len(jobs)
+        self.marks = [(self.to_s, -1), (self.from_s, 1)]
+        """Times at which the work left is still to be counted, the next one last."""
 
     # ------------------------------------------------------------ the loop
     def run(self) -> Outcome:
         submit, arrived, n = self.jobs.submit_s, 0, len(self.jobs)
         most = max(self.jobs.gpus, default=0)
         if most > self.own_gpus:
-            raise UsageError(f"a job of {most} GPUs never fits on {self.own_gpus}")
+            raise UsageError(
+                f"a job of {most} GPUs never fits on {self.own_gpus}",
+                hint="more training servers, or leave the job out",
+            )
+        self._ends_some_day()
         finishes, version = self.finishes, self.version
         while self.unfinished:
             while finishes and version[finishes[0][2]] != finishes[0][1]:
@@ -74,7 +81,11 @@ class _Run(Fleet):
         )
 
     def _count(self, until: float) -> None:
-        """Add up the GPUs in use from now until then, and let that time pass."""
+        """Add up the GPUs in use from now until then, and let that time pass. Nothing changes in between, so
+        the measured days may begin and end anywhere in it."""
+        while self.marks and self.marks[-1][0] <= until:
+            at_s, sign = self.marks.pop()
+            self.tally.work_gpu_s += sign * self._work_left(at_s)
         span = (until if until < self.to_s else self.to_s) - (
             self.now if self.now > self.from_s else self.from_s
         )
@@ -87,12 +98,24 @@ class _Run(Fleet):
             tally.inference_gpu_s += self.serving * span
         self.now = until
 
-    def _work_left(self) -> float:
-        """GPU-seconds still to do, of all jobs, as of now."""
+    def _ends_some_day(self) -> None:
+        """Each tick is looked at: a time in the wrong unit would keep the run busy for hours."""
+        gpu_s = sum(w * g for w, g in zip(self.jobs.work_s, self.jobs.gpus, strict=True))
+        longest_s = max(self.jobs.work_s, default=0.0)
+        last_s = max(self.jobs.submit_s, default=0.0)
+        days = (last_s + max(longest_s, gpu_s / max(self.own_gpus, 1))) / DAY_S
+        if days > MOST_DAYS:
+            raise UsageError(
+                f"the jobs take {days:,.0f} days on {self.own_gpus:,} GPUs, more than {MOST_DAYS:,}",
+                hint="submit_s counts seconds from the beginning of the trace, duration_s is in seconds",
+            )
+
+    def _work_left(self, at_s: float) -> float:
+        """GPU-seconds still to do then, of all jobs, if nothing changes until then."""
         progress = self.progress
         since, rate = np.array(progress.since), np.array(progress.rate)
         runs = np.array(self.pool) >= 0
-        left = np.array(progress.left) - np.where(runs, np.maximum(self.now - since, 0.0) * rate, 0.0)
+        left = np.array(progress.left) - np.where(runs, np.maximum(at_s - since, 0.0) * rate, 0.0)
         left[np.array(self.ended)] = 0.0
         return float(left @ np.array(self.jobs.gpus))
 
@@ -113,8 +136,6 @@ class _Run(Fleet):
         self._admit()
 
     def _tick(self) -> None:
-        if self.now in (self.from_s, self.to_s):
-            self.tally.work_gpu_s += self._work_left() * (1 if self.now == self.from_s else -1)
         self.serving = self.inference.used(self.step) * self.lent_gpus
         if self.scheme.loans != "none":
             self._loans()

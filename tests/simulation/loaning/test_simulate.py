@@ -142,6 +142,16 @@ def test_laws_of_every_scheme(scheme: str, seed: int) -> None:
     assert again.jct_s.tobytes() == found.jct_s.tobytes()
 
 
+@pytest.mark.parametrize("step_s", [300.0, 420.0, 1000.0, 7000.0])
+def test_work_is_counted_over_the_measured_days_whatever_the_ticks(step_s: float) -> None:
+    """A job on 4 GPUs from before the day until after it, and one that ends on it after 1,000 s."""
+    jobs = _jobs((50_000.0, 200_000.0, 4), (85_900.0, 1500.0, 2))
+    inference = Inference(share=np.ones(1), step_s=step_s, servers=1)
+    found = simulate(jobs, inference, SCHEMES["fifo"], Settings(servers=1, from_day=1.0, to_day=2.0))
+    assert found.tally.work_gpu_s == pytest.approx(4 * 86_400 + 2 * 1000)
+    assert found.tally.own_gpu_s == pytest.approx(found.tally.work_gpu_s)
+
+
 def test_a_job_larger_than_the_cluster_is_refused() -> None:
     with pytest.raises(UsageError, match="a job of 16 GPUs never fits on 8"):
         simulate(_jobs((0.0, 1.0, 16)), _idle(), SCHEMES["fifo"], _settings(1))
