@@ -130,7 +130,9 @@ def job(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("which", ["s3", "gs", "az"])
+@pytest.mark.parametrize(
+    "which", ["s3", pytest.param("gs", marks=pytest.mark.slow), pytest.param("az", marks=pytest.mark.slow)]
+)
 def test_a_machine_elsewhere(which: str, job: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     place: Place = request.getfixturevalue(which)
     home, root = tmp_path / "home", place.root
@@ -178,6 +180,7 @@ def test_a_machine_elsewhere(which: str, job: Path, tmp_path: Path, request: pyt
     assert secrets.in_files([home], known) == []
 
 
+@pytest.mark.slow
 def test_a_loan_that_nobody_renews(s3: Place, tmp_path: Path) -> None:
     """The launcher dies, the loan comes to its end: saved, uploaded, ended in time; and taken up again."""
     home, root = tmp_path / "home", s3.root
