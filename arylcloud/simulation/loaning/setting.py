@@ -64,14 +64,14 @@ def read_curves(path: Path) -> dict[int, list[float]]:
         for gpus, rate in sorted(curve.items()):
             double = curve.get(2 * gpus, 0.0)
             if rate > 0 and double > 0:
-                exponent = float(np.log2(double) - np.log2(rate))
-                if abs(exponent) > 10.0:
+                ratio = double / rate
+                if not 1e-3 <= ratio <= 1e3:
                     raise UsageError(
                         f"{path}: {' '.join(key)}: {rate:g} iterations/s on {gpus} GPUs, {double:g} on twice "
                         "as many",
                         hint="twice the GPUs do not change a rate a thousandfold: the same unit in all rows",
                     )
-                found[gpus].append(exponent)
+                found[gpus].append(float(np.log2(ratio)))
     if not found:
         raise UsageError(
             f"{path}: no curve with rates at n and 2n GPUs",
