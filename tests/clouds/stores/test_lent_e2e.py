@@ -168,7 +168,12 @@ def test_a_machine_elsewhere(which: str, job: Path, tmp_path: Path, request: pyt
     assert len(stubs) == 1
     assert len(secrets.links(stubs[0])) == 1
     assert secrets.of_machine(stubs[0], known) == []
-    wait_for(place.cleared, "the end of what was made for the job", 60.0)
+    # by the launcher, after the record that `launch` waits for
+    wait_for(
+        lambda: place.cleared() and not any(i.key.endswith(LENT_KEY) for i in store.list(prefix)),
+        "the end of what was made for the job",
+        60.0,
+    )
     left = {info.key.removeprefix(prefix + "/"): store.get(info.key) or b"" for info in store.list(prefix)}
     assert not {LENT_KEY, "secrets.json"} & left.keys()
     texts = {key: data.decode(errors="replace") for key, data in left.items() if not key.startswith("ckpt/")}
