@@ -50,13 +50,14 @@ class Sightings:
     # ------------------------------------------------------------ what is told
 
     def saw(self, machine: Machine) -> None:
-        """It exists. Cheap for one that is known."""
+        """It exists. Cheap for one that is known. Of one name in two zones the later launch is the machine:
+        the first zone had no room for it, and its failed order was seen meanwhile."""
         with self._lock:
             self._catch_up()
             known = self._machines.get(machine.instance_id)
-            if known is None:
+            if known is None or _moved(known, machine):
                 self._tell({"machine": encode(replace(machine, usd_per_hour=None))})
-            elif known.state is not MachineState.GONE:
+            elif known.state is not MachineState.GONE and known.zone == machine.zone:
                 self._machines[machine.instance_id] = machine
 
     def asked_end(self, instance_id: str) -> None:
@@ -66,14 +67,18 @@ class Sightings:
             if instance_id in self._machines and instance_id not in self._asked_s:
                 self._tell({"asked": instance_id, "at_s": time.time()})
 
-    def end(self, instance_id: str, ended_s: float, cause: EndCause) -> Machine | None:
-        """It is no more. What was found out first stays; None for a machine that was never seen."""
+    def end(
+        self, instance_id: str, ended_s: float, cause: EndCause, *, zone: str | None = None
+    ) -> Machine | None:
+        """It is no more: in that zone, where one is named. What was found out first stays; None for a machine
+        that was never seen."""
         with self._lock:
             self._catch_up()
             known = self._machines.get(instance_id)
-            if known is not None and known.state is not MachineState.GONE:
+            if known is not None and known.state is not MachineState.GONE and zone in (None, known.zone):
                 at_s = max(ended_s, known.launched_s)
-                self._tell({"ended": instance_id, "at_s": at_s, "cause": cause.value})
+                where = {} if zone is None else {"zone": zone}
+                self._tell({"ended": instance_id, "at_s": at_s, "cause": cause.value, **where})
             return self._machines.get(instance_id)
 
     # ------------------------------------------------------------ what is known
@@ -107,12 +112,16 @@ class Sightings:
     def _apply(self, record: dict[str, Any]) -> None:
         if "machine" in record:
             machine = decode(Machine, record["machine"], where="machine")
-            self._machines.setdefault(machine.instance_id, machine)
+            there = self._machines.setdefault(machine.instance_id, machine)
+            if _moved(there, machine):
+                self._machines[machine.instance_id] = machine
+                self._asked_s.pop(machine.instance_id, None)
         elif "asked" in record:
             self._asked_s.setdefault(str(record["asked"]), float(record["at_s"]))
         elif "ended" in record:
             known = self._machines.get(str(record["ended"]))
-            if known is not None and known.state is not MachineState.GONE:
+            elsewhere = known is not None and record.get("zone") not in (None, known.zone)
+            if known is not None and known.state is not MachineState.GONE and not elsewhere:
                 self._machines[known.instance_id] = replace(
                     known,
                     state=MachineState.GONE,
@@ -206,6 +215,10 @@ class Sightings:
             read_to, inode = file.tell(), os.fstat(file.fileno()).st_ino
         half.replace(path)
         self._read_to, self._inode = read_to, inode
+
+
+def _moved(known: Machine, seen: Machine) -> bool:
+    return known.zone != seen.zone and seen.launched_s > known.launched_s
 
 
 def _apart(file: BinaryIO) -> bytes:

@@ -133,6 +133,8 @@ class AzureProvider:
             raise not_offered(offer)
         group, name = self._places.group_name(offer.region, spec.journal_id), tags.vm_name(spec.token)
         if self._making.look(group, name) is None:
+            if known is not None:  # it was there: this token makes no second one
+                return self._roster.missing(known) or known
             # Azure itself holds spot prices to the cap, and nobody holds list prices
             within_cap(spec, lambda: self._price(offer))
             self._quotas.check(offer, spec.nodes)
@@ -145,7 +147,7 @@ class AzureProvider:
                 raise self._ours_is_gone(error) from error
         vm = self._making.allocated(group, name)
         with ordered(name):
-            machine = self._roster.read(vm)
+            machine = self._roster.read(vm, known)
             self._sightings.saw(machine)
         self._let_it_end(vm, machine)
         as_asked(spec, machine, self.terminate)

@@ -75,7 +75,8 @@ class Making:
             if vm is None:
                 raise OtherCloudError(f"azure: {name} is gone before it was made", code="GoneAgain")
             refusal = tags.failure(vm)
-            if refusal is not None and tags.power(vm) not in ("running", "starting"):
+            ours = tags.TOKEN in (vm.tags or {})  # else somebody else's, of the same name
+            if refusal is not None and ours and tags.power(vm) not in ("running", "starting"):
                 self._bury(group, name, vm.id, errors.of_code(*refusal, f"azure: make {name}"))
             if tags.word(vm.properties.provisioning_state) != "Creating" or tags.power(vm) is not None:
                 return vm

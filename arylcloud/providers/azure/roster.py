@@ -63,7 +63,7 @@ class Roster:
                 found = {m.instance_id: m for m in seen if m is not None}
         for missing in self._sightings.live():
             if missing.instance_id not in found and journal_id in (None, missing.journal_id):
-                machine = self._missing(missing)
+                machine = self.missing(missing)
                 if machine is not None:
                     found[machine.instance_id] = machine
         for ended in self._sightings.ended():
@@ -94,7 +94,7 @@ class Roster:
                 vm = self._making.look(group, name)
                 if vm is None:  # gone since
                     return None
-        machine = self.read(vm)
+        machine = self.read(vm, self._known(key))
         self._sightings.saw(machine)
         if ours and key not in self._entitled and machine.state is MachineState.RUNNING:
             try:
@@ -103,17 +103,24 @@ class Roster:
                 log.warning("%s cannot end itself yet: %s", key, error.message)
         return machine
 
-    def _missing(self, missing: Machine) -> Machine | None:
-        """A machine that we know and the list does not: lists lag, and machines end."""
+    def _known(self, instance_id: str) -> Machine | None:
+        return next((m for m in self._sightings.live() if m.instance_id == instance_id), None)
+
+    def missing(self, missing: Machine) -> Machine | None:
+        """A machine that we know and the list does not: lists lag, machines end, and tags are removed."""
         where = tags.split(missing.instance_id)
         vm = self._making.look(*where) if where is not None else None
         if vm is not None:
-            return self.read(vm)
+            return self.read(vm, missing)
         asked_s = self._sightings.asked_s(missing.instance_id)
         return self._sightings.end(missing.instance_id, *self._ends.of(missing, asked_s))
 
-    def read(self, vm: Any) -> Machine:
+    def read(self, vm: Any, known: Machine | None = None) -> Machine:
+        """``known``: what was seen of it, for one that somebody has taken our tags off."""
         machine = tags.machine(vm)
+        if machine is None and known is not None:
+            log.warning("somebody has removed our tags from %s", known.instance_id)
+            machine = replace(known, state=tags.state(vm))
         if machine is None:
             raise OtherCloudError(f"azure: {vm.id} does not carry our tags", code="NoTags")
         if machine.state is MachineState.RUNNING and tags.power(vm) is not None:

@@ -7,6 +7,7 @@ import math
 import re
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -93,14 +94,17 @@ def labels(spec: MachineSpec, settings: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def machine(listed: Any) -> Machine | None:
-    """Of a ``compute_v1.Instance``; None for one without our labels."""
+def machine(listed: Any, known: Machine | None = None) -> Machine | None:
+    """Of a ``compute_v1.Instance``; of one without our labels what was ``known`` of it, as it is now, or
+    None."""
     found = dict(listed.labels)
-    if JOURNAL not in found or TOKEN not in found:
-        return None
     zone = last(listed.zone)
     state = _STATES.get(listed.status, MachineState.STOPPING)
     gone = state is MachineState.GONE
+    ended_s = seconds(listed.last_stop_timestamp or listed.creation_timestamp) if gone else None
+    if JOURNAL not in found or TOKEN not in found:
+        cause = EndCause.SELF if gone else None
+        return known and replace(known, state=state, ended_s=ended_s, end_cause=cause)
     nics = list(listed.network_interfaces)
     spot = listed.scheduling.provisioning_model == "SPOT" or listed.scheduling.preemptible
     launched_s = seconds(listed.creation_timestamp)
@@ -118,7 +122,7 @@ def machine(listed: Any) -> Machine | None:
         state=state,
         usd_per_hour=None,
         launched_s=launched_s,
-        ended_s=seconds(listed.last_stop_timestamp or listed.creation_timestamp) if gone else None,
+        ended_s=ended_s,
         end_cause=EndCause.SELF if gone else None,
         address=(str(nics[0].network_i_p) or None) if nics else None,
         until_s=_float(found.get(UNTIL)),

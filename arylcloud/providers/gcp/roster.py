@@ -49,7 +49,10 @@ class Roster:
         found: dict[str, Machine] = {}
         for one in (one for _, inside in pages for one in inside.instances):
             machine = naming.machine(one)
-            if machine is not None:
+            if machine is None:
+                continue
+            other = found.get(machine.instance_id)  # in a zone that had no room for it
+            if other is None or other.launched_s < machine.launched_s:
                 found[machine.instance_id] = self._listed(machine, tidy=tidy)
         for known in self._sightings.live():
             if known.instance_id not in found and journal_id in (None, known.journal_id):
@@ -58,7 +61,7 @@ class Roster:
             if journal_id in (None, known.journal_id):
                 listed = found.setdefault(known.instance_id, known)
                 if listed.state is not MachineState.GONE:  # a list that lags; or it is there all the same
-                    found[known.instance_id] = self.unlisted(known, tidy=tidy)
+                    found[known.instance_id] = self.unlisted(listed, tidy=tidy)
         return tuple(found[name] for name in sorted(found))
 
     def get(self, name: str, zone: str) -> Machine | None:
@@ -87,24 +90,29 @@ class Roster:
                 raise
 
     def unlisted(self, known: Machine, *, tidy: bool = False) -> Machine:
-        """It was there: a list that lags, or its end."""
+        """It was there: a list that lags, or its end. Without our labels, it is there all the same."""
         assert known.zone is not None
         found = self._calls.find(
             "Instances", "get", project=self._calls.project, zone=known.zone, instance=known.instance_id
         )
-        machine = None if found is None else naming.machine(found)
+        machine = None if found is None else naming.machine(found, known)
         if machine is not None:
+            if found is not None and naming.machine(found) is None:
+                log.warning("somebody has removed our labels from %s", known.instance_id)
             return self._listed(machine, tidy=tidy)
         asked_s = self._sightings.asked_s(known.instance_id)
         told = fate(self._calls, known, asked=asked_s is not None)
         with self._lock:
             since_s = self._missing_s.setdefault(known.instance_id, time.time())
         if told is not None and told.ended_s is not None:
-            return self._sightings.end(known.instance_id, told.ended_s, told.cause) or known
+            return self._ended(known, told.ended_s, told.cause)
         if time.time() - since_s < UNTOLD_S:
             return replace(known, state=MachineState.STOPPING)
         cause = EndCause.UNKNOWN if asked_s is None else EndCause.TERMINATED
-        return self._sightings.end(known.instance_id, since_s, cause) or known
+        return self._ended(known, since_s, cause)
+
+    def _ended(self, known: Machine, ended_s: float, cause: EndCause) -> Machine:
+        return self._sightings.end(known.instance_id, ended_s, cause, zone=known.zone) or known
 
     def vanished(self, spec: MachineSpec, zone: str, operation: Any) -> Machine:
         """Inserted without an error, and not there any more: now, or (with this token) some time ago."""
@@ -116,6 +124,8 @@ class Roster:
 
     def _listed(self, machine: Machine, *, tidy: bool) -> Machine:
         self._sightings.saw(replace(machine, state=MachineState.RUNNING, ended_s=None, end_cause=None))
+        with self._lock:
+            self._missing_s.pop(machine.instance_id, None)
         if machine.state is not MachineState.GONE:
             return self._priced(machine)
         asked_s = self._sightings.asked_s(machine.instance_id)
@@ -127,14 +137,14 @@ class Roster:
             if told is None:  # nothing is written down: a later look may tell
                 ended = replace(machine, ended_s=ended_s, end_cause=EndCause.UNKNOWN)
             else:
-                ended = self._sightings.end(machine.instance_id, ended_s, cause)
+                ended = self._ended(machine, ended_s, cause)
         if tidy and (asked_s is None or time.time() - asked_s > AGAIN_S):
             log.info("%s is stopped: it is deleted, with its disk", machine.instance_id)
             try:
                 self.ask_end(machine)
             except ArylError as error:  # a later list does it
                 log.warning("%s", error.message)
-        return ended or machine
+        return ended
 
 
 def _as_made(spec: MachineSpec, zone: str, launched_s: float) -> Machine:

@@ -119,6 +119,53 @@ def test_another_subscription_ends_no_machine(
     assert seen.ended_s is None
 
 
+def test_a_machine_whose_tags_are_gone_is_there_and_hides_no_other(
+    azure: AzureEmulator, sub: Subscription, connected: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "LOOK_EVERY_S", 0.0)
+    adapter = connected()
+    wanted = spec(offer())
+    one, other = adapter.create(wanted), adapter.create(spec(offer()))
+    with sub.lock:
+        sub.vm(one.instance_id).doc["tags"].clear()
+    for journal_id in (JOURNAL, None):
+        found = {m.instance_id: m for m in adapter.list_machines(journal_id=journal_id)}
+        assert found.keys() == {one.instance_id, other.instance_id}
+        seen = found[one.instance_id]
+        assert (seen.state, seen.lease_id) == (MachineState.RUNNING, wanted.lease_id)
+    assert connected().create(wanted).instance_id == one.instance_id
+    azure.evict(sub, one.instance_id, notice_s=0.0)
+    assert gone(adapter, one).end_cause is EndCause.INTERRUPTED
+
+
+def test_an_end_that_nobody_saw_makes_no_second_machine(
+    azure: AzureEmulator, sub: Subscription, connected: Connect
+) -> None:
+    wanted = spec(offer())
+    machine = connected().create(wanted)
+    azure.evict(sub, machine.instance_id, notice_s=0.0)
+    wait_for(lambda: sub.vm(machine.instance_id).gone, "its end")
+    again = connected().create(wanted)
+    assert (again.instance_id, again.end_cause) == (machine.instance_id, EndCause.INTERRUPTED)
+    assert sub.called["PUT virtualMachines"] == 1
+    assert sub.live() == []
+
+
+def test_a_failed_machine_of_somebody_else_is_left_alone(
+    azure: AzureEmulator, sub: Subscription, connected: Connect, tmp_path: Path
+) -> None:
+    """Of our name, by chance or by malice: without our tags it is none of ours."""
+    wanted = spec(offer())
+    vm = sub.vm(connected().create(wanted).instance_id)
+    with sub.lock:
+        vm.doc["tags"], vm.state, vm.power = {"owner": "somebody"}, "Failed", "deallocated"
+    with pytest.raises(OtherCloudError) as failed:
+        connect(azure, sub, tmp_path / "other").create(wanted)
+    assert failed.value.code == "NoTags"
+    assert sub.called["DELETE virtualMachines"] == 0
+    assert not vm.gone
+
+
 def test_azure_was_faster_than_we(azure: AzureEmulator, sub: Subscription, connected: Connect) -> None:
     adapter = connected()
     machine = adapter.create(spec(offer()))

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clouds.gcp.emulator import GcpEmulator
@@ -141,6 +142,73 @@ def test_a_machine_that_is_there_after_all(project: Project, adapter: GcpProvide
     (seen,) = adapter.list_machines(journal_id="journal-1")
     assert seen.ended_s is None
     assert seen.state is not MachineState.GONE
+
+
+def test_a_look_at_a_zone_without_room_ends_no_machine(
+    project: Project, tmp_path: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is the same in the next zone, where it runs."""
+    one, two = connect(tmp_path, settings), connect(tmp_path, settings)
+    wanted = spec(offer(zone=None))
+    first, second, _ = one._places.zones(wanted.offer, wanted.token)
+    project.capacity[first, "g2-standard-4", "spot"] = 0
+    project.op_s = 0.3
+    settled = one._calls.settled
+    seen = []
+
+    def look() -> None:
+        seen.extend((m.zone, m.state) for m in two.list_machines(journal_id="journal-1"))
+
+    def looked_at(operation: Any, **more: Any) -> Any:
+        look()
+        done = settled(operation, **more)
+        look()
+        return done
+
+    monkeypatch.setattr(one._calls, "settled", looked_at)
+    machine = one.create(wanted)
+    assert seen[:2] == [(first, MachineState.PENDING), (first, MachineState.GONE)]
+    assert machine.zone == second
+    for adapter in (one, two, connect(tmp_path, settings)):
+        (found,) = adapter.list_machines(journal_id="journal-1")
+        assert (found.zone, found.ended_s) == (second, None)
+        assert adapter.create(wanted).state is not MachineState.GONE
+    two.terminate(machine)
+    assert gone(one, machine).end_cause is EndCause.TERMINATED
+    assert connect(tmp_path, settings).create(wanted).end_cause is EndCause.TERMINATED
+
+
+def test_a_machine_whose_labels_are_gone_is_there(
+    gcp: GcpEmulator, project: Project, adapter: GcpProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "UNTOLD_S", 0.0)
+    wanted = spec(offer())
+    machine = adapter.create(wanted)
+    wait_for(lambda: of(adapter, machine.instance_id, "journal-1").state is MachineState.RUNNING, "its start")
+    with project.lock:
+        project.lives[machine.instance_id].doc["labels"] = {}
+    for _ in range(2):
+        (seen,) = adapter.list_machines(journal_id="journal-1")
+        assert (seen.state, seen.lease_id, seen.ended_s) == (MachineState.RUNNING, wanted.lease_id, None)
+    assert adapter.create(wanted).state is MachineState.RUNNING
+    gcp.preempt(project, machine.instance_id, notice_s=0.0)
+    assert gone(adapter, machine).end_cause is EndCause.INTERRUPTED
+
+
+def test_a_machine_missing_twice_for_a_moment_is_not_gone(
+    project: Project, adapter: GcpProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In between it was well: how long it is missing counts from the second time on."""
+    machine = adapter.create(spec(offer()))
+    for _ in range(2):
+        hidden = project.lives.pop(machine.instance_id)
+        (seen,) = adapter.list_machines(journal_id="journal-1")
+        assert seen.state is MachineState.STOPPING
+        project.lives[machine.instance_id] = hidden
+        (seen,) = adapter.list_machines(journal_id="journal-1")
+        assert seen.ended_s is None
+        monkeypatch.setattr(roster, "UNTOLD_S", 0.5)
+        time.sleep(0.5)
 
 
 def test_a_machine_that_switches_itself_off(
