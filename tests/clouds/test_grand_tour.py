@@ -226,6 +226,7 @@ def killed(job_id: str, launcher: subprocess.Popen[str] | None) -> None:
     raise AssertionError("no launcher is at work")
 
 
+@pytest.mark.timeout(1500)
 def test_the_grand_tour(world: World, tmp_path: Path) -> None:
     def stepping(cloud: str) -> Any:
         """Its steps, once a machine of ``cloud`` has trained."""

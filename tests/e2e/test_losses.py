@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -98,7 +99,9 @@ def kill(home: Home, job_id: str) -> None:
 
 def writing(home: Home, job_id: str) -> bool:
     """The command has been asked to stop, and half of its last checkpoint is on its disk."""
-    return any((home.cloud / "machines").glob("*/**/.part-*")) and drained(home, job_id)
+    # (not by ``glob``: a folder that has just been renamed, as a runtime's is, would be an error there)
+    names = (name for _, folders, files in os.walk(home.cloud / "machines") for name in (*folders, *files))
+    return any(name.startswith(".part-") for name in names) and drained(home, job_id)
 
 
 def uploading(home: Home, job_id: str) -> bool:

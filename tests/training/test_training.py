@@ -63,6 +63,7 @@ def test_a_plain_run_needs_no_variable(plain: Path) -> None:
         checkpoint_dir=Path("checkpoints"),
         progress_file=None,
         notice_file=None,
+        warning_file=None,
         checkpoint_interval_s=None,
     )
     assert aryl.latest() is None
@@ -86,6 +87,7 @@ def test_what_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         "2",
         "10.0.0.1\n10.0.0.2\n",
         "n.json",
+        "w.json",
         "12.5",
     ]
     for name, value in zip(VARIABLES, values, strict=True):
