@@ -28,6 +28,23 @@ NOTHING_MADE: Final = (CapacityError, QuotaError, AccessError, UsageError, Infea
 
 QUOTA_KEPT_S: Final = 600.0
 """For so long it is taken as said what a cloud allows."""
+PAGES: Final = 10_000
+"""No list of a cloud's has so many."""
+
+
+class Paging:
+    """Of one list: its end is the cloud's to say, and a cloud that never says it is not well."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._seen: set[str] = set()
+
+    def turn(self, token: str) -> str:
+        """The next page's token, as given. OtherCloudError for one that has been before, or too many."""
+        if token in self._seen or len(self._seen) >= PAGES:
+            raise OtherCloudError(f"{self._what}: its pages have no end", code="NoEnd")
+        self._seen.add(token)
+        return token
 
 
 @contextmanager

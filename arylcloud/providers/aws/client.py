@@ -13,6 +13,7 @@ from arylcloud.core.errors import OtherCloudError, ThrottledError
 from arylcloud.core.live import Meter
 from arylcloud.providers.aws import session
 from arylcloud.providers.aws.errors import not_sent, translated
+from arylcloud.providers.bounds import Paging
 from arylcloud.providers.patience import Passing, Patience
 
 _PASSING: Final = frozenset(
@@ -69,12 +70,13 @@ class Calls:
         """Every item of every page."""
         found: list[Any] = []
         token: dict[str, str] = {}
+        paging = Paging(f"aws {region}: {operation}")
         while True:
             page = self.read(service, region, operation, **asked, **token)
             found += page.get(key, [])
             if not page.get("NextToken"):
                 return found
-            token = {"NextToken": page["NextToken"]}
+            token = {"NextToken": paging.turn(page["NextToken"])}
 
     def endpoint(self, service: str, region: str) -> str:
         """Where its calls go: AWS's own address, or what the user's environment or profile names."""

@@ -18,6 +18,7 @@ from arylcloud.providers.azure.adapter import KNOWN
 from arylcloud.providers.azure.client import Arm
 from arylcloud.providers.azure.permissions import VERSION as ROLES_API
 from arylcloud.providers.azure.tags import companys
+from arylcloud.providers.bounds import Paging
 from arylcloud.providers.settings import known_only
 from arylcloud.providers.web import NoRedirect, endpoint
 
@@ -120,12 +121,15 @@ class AzureStorage:
     def find(self, account: str) -> Mapping[str, Any] | None:
         """As the Resource Manager knows it; None = not in this subscription."""
         path = f"{self._arm.scope}/providers/Microsoft.Storage/storageAccounts"
+        paging = Paging("azure: storage accounts")
         while path:
             page = self._page(path)
             for one in page["value"]:
                 if one["name"] == account:
                     return dict(one)
             path = page.get("nextLink") or ""
+            if path:
+                paging.turn(path)
         return None
 
     def _page(self, path: str) -> Any:

@@ -103,9 +103,9 @@ class Arm:
             kind = getattr(import_module(module), cls)
         except ImportError as error:
             raise _missing() from error
-        more: dict[str, Any] = {}
+        policies = [_here(self.base)]
         if self.base.startswith("http://"):  # on this machine only: ``endpoint`` has seen to it
-            more["per_call_policies"] = [_plain()]
+            policies.append(_plain())
         return kind(
             self.credential(),
             subscription,
@@ -115,7 +115,7 @@ class Arm:
             connection_timeout=10,
             read_timeout=60,
             user_agent=f"arylcloud/{__version__}",
-            **more,
+            per_call_policies=policies,
         )
 
     @property
@@ -242,6 +242,20 @@ class Arm:
             sdk.map_error(status_code=response.status_code, response=response, error_map=known)
             raise sdk.HttpResponseError(response=response, error_format=_arm_format())
         return response.json() if response.content else None
+
+
+def _here(base: str) -> Any:
+    """Asks for a following page at the address that we were told to ask, whatever host its link names: it
+    gets our token, and a proxy's answers name Microsoft's."""
+    from azure.core.pipeline.policies import SansIOHTTPPolicy
+
+    def keep(_: Any, request: Any) -> None:
+        asked = request.http_request
+        if not asked.url.startswith(f"{base}/"):
+            parts = urlsplit(asked.url)
+            asked.url = f"{base}{parts.path}" + (f"?{parts.query}" if parts.query else "")
+
+    return type("Here", (SansIOHTTPPolicy,), {"on_request": keep})()
 
 
 def _plain() -> Any:

@@ -17,7 +17,7 @@ from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, Machine
 from arylcloud.providers.azure.client import Arm
 from arylcloud.providers.azure.tags import split
-from arylcloud.providers.bounds import iso
+from arylcloud.providers.bounds import Paging, iso
 
 VERSION: Final = "2015-04-01"
 _EVENTS: Final = "/providers/Microsoft.Insights/eventtypes/management/values"
@@ -57,6 +57,7 @@ class Ends:
         query: Mapping[str, str] | None = {"$filter": asked}
         path: str | None = f"{self._arm.scope}{_EVENTS}"
         found: list[tuple[float, EndCause]] = []
+        paging = Paging("azure: activity log")
         try:
             while path:
                 page = self._arm.act(
@@ -64,6 +65,8 @@ class Ends:
                 )
                 found += [end for event in page.get("value", []) if (end := _end(event)) is not None]
                 path, query = page.get("nextLink"), None
+                if path:
+                    paging.turn(path)
         except ArylError:
             return None  # what the log does not tell is concluded
         taken = [end for end in found if end[1] is EndCause.INTERRUPTED]

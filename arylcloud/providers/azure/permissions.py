@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from arylcloud.providers.azure.client import Arm
 from arylcloud.providers.azure.request import NO_IDENTITY
+from arylcloud.providers.bounds import Paging
 
 VERSION: Final = "2022-04-01"
 LOOK: Final = (
@@ -82,10 +83,13 @@ def missing(arm: Arm, settings: Mapping[str, str]) -> list[str]:
         scope = f"{scope}/resourceGroups/{group}"
     path: str | None = f"{scope}/providers/Microsoft.Authorization/permissions"
     given: list[Mapping[str, Any]] = []
+    paging = Paging("azure: permissions")
     while path:
         page = arm.read("permissions", partial(arm.rest, "GET", path, VERSION))
         given += page.get("value", [])
         path = page.get("nextLink")
+        if path:
+            paging.turn(path)
     return [action for action in needed(settings) if not allowed(action, given)]
 
 

@@ -19,6 +19,7 @@ from arylcloud.core.ports import Resource
 from arylcloud.core.stores import JobPrefix
 from arylcloud.providers.azure.client import Arm
 from arylcloud.providers.azure.tags import JOB, JOURNAL, companys
+from arylcloud.providers.bounds import Paging
 
 IDENTITY: Final = "managed-identity"
 DEFINITION: Final = "role-definition"
@@ -126,6 +127,7 @@ class Identities:
         """For ``Infrastructure``."""
         found: list[Resource] = []
         path = f"{self._arm.scope}/providers/Microsoft.ManagedIdentity/userAssignedIdentities"
+        paging = Paging("azure: identities")
         while path:
             page = self._page(path)
             for one in page["value"]:
@@ -142,6 +144,8 @@ class Identities:
                         )
                     )
             path = page.get("nextLink") or ""
+            if path:
+                paging.turn(path)
         return (*found, *self._definitions(journal_id))
 
     def _definitions(self, journal_id: str | None) -> list[Resource]:

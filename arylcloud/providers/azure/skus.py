@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from arylcloud.core.offer import Offer
 from arylcloud.providers.azure.client import Arm
+from arylcloud.providers.bounds import Paging
 
 VERSION: Final = "2021-07-01"
 FRESH_S: Final = 3600.0
@@ -70,12 +71,15 @@ class Skus:
         path: str | None = f"{self._arm.scope}/providers/Microsoft.Compute/skus"
         query: Mapping[str, str] | None = {"$filter": f"location eq '{region}'"}
         found = {}
+        paging = Paging(f"azure: {what}")
         while path:
             page = self._arm.read(what, partial(self._arm.rest, "GET", path, VERSION, query=query))
             for one in page.get("value", []):
                 if one.get("resourceType") == "virtualMachines" and str(one["name"]).startswith(_SERIES):
                     found[str(one["name"]).lower()] = _read(one)
             path, query = page.get("nextLink"), None
+            if path:
+                paging.turn(path)
         return found
 
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from arylcloud.core.errors import ArylError, CloudError, MissingExtraError, ThrottledError, UsageError
 from arylcloud.core.live import Meter
 from arylcloud.core.net import is_loopback
+from arylcloud.providers.bounds import Paging
 from arylcloud.providers.gcp.errors import not_sent, of_answer, of_document, of_operation
 from arylcloud.providers.patience import Passing, Patience, retry_after_s
 from arylcloud.providers.web import endpoint
@@ -131,7 +132,7 @@ class Calls:
     def pages(self, service: str, method: str, **asked: Any) -> list[Any]:
         """Every item of every page; of an aggregated list (scope, what is there) pairs."""
         found: list[Any] = []
-        token = ""
+        token, paging = "", Paging(f"gcp: {service}.{method}")
         while True:
             pager = self.read(service, method, page_token=token, **asked)
             page = next(iter(pager.pages))  # the SDK's pager asks for the next ones without our patience
@@ -139,6 +140,7 @@ class Calls:
             token = page.next_page_token
             if not token:
                 return found
+            paging.turn(token)
 
     def done(
         self, operation: Any, what: str, *, within_s: float, or_when: Callable[[], bool] = lambda: False

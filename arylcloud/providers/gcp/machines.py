@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 from arylcloud.core import gpus
 from arylcloud.core.errors import OtherCloudError
 from arylcloud.core.live import Meter, Shape
+from arylcloud.providers.bounds import Paging
 from arylcloud.providers.web import Web
 
 _FAMILIES: Final = 'name eq "(a2|a3|a4|a4x|g2|g4)-.*"'
@@ -28,7 +29,7 @@ def machine_types(
     where the list is empty, which no project's is."""
     shapes: dict[str, Shape] = {}
     places: dict[str, set[tuple[str, str | None]]] = {}
-    token = ""
+    token, paging = "", Paging("gcp: machine types")
     while True:
         query = {"maxResults": _PAGE, "filter": _FAMILIES} | ({"pageToken": token} if token else {})
         path = f"/compute/v1/projects/{quote(project, safe=':')}/aggregated/machineTypes"
@@ -42,6 +43,7 @@ def machine_types(
         token = page.get("nextPageToken") or ""
         if not token:
             break
+        paging.turn(token)
     if not shapes:
         raise OtherCloudError(f"gcp: project {project} is offered no GPU machine anywhere")
     return shapes, {name: frozenset(found) for name, found in places.items()}

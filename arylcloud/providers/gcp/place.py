@@ -14,6 +14,7 @@ from arylcloud.core import gpus
 from arylcloud.core.errors import CapacityError, UsageError
 from arylcloud.core.live import Shape
 from arylcloud.core.offer import Offer
+from arylcloud.providers.bounds import Paging
 from arylcloud.providers.gcp.client import Calls, last
 from arylcloud.providers.gcp.naming import region_of
 
@@ -99,7 +100,7 @@ class Places:
         query = {"filter": f'name = "{instance_type}"', "maxResults": 500}
         base = f"{self._calls.base}/compute/v1/projects/{quote(self._calls.project)}/aggregated/machineTypes"
         found: dict[str, Kind] = {}
-        token = ""
+        token, paging = "", Paging("gcp: machine types")
         while True:
             more = {"pageToken": token} if token else {}
             page = self._calls.rest("GET", f"{base}?{urlencode({**query, **more})}")
@@ -110,6 +111,7 @@ class Places:
             token = page.get("nextPageToken", "")
             if not token:
                 return found
+            paging.turn(token)
 
     def image(self, instance_type: str, named: str | None = None) -> Image:
         """The image to boot: the job's, or the settings', or Ubuntu's with the driver."""

@@ -16,6 +16,7 @@ from arylcloud.core.errors import AccessError, CloudError, MissingExtraError
 from arylcloud.core.live import Answer, Known, Memory, Meter, Part, PriceColumns, Shape
 from arylcloud.core.net import is_loopback
 from arylcloud.core.offer import Market
+from arylcloud.providers.bounds import Paging
 from arylcloud.providers.gcp.machines import machine_types
 from arylcloud.providers.gcp.skus import Parts
 from arylcloud.providers.patience import Patience
@@ -76,7 +77,7 @@ def pages(web: Web, settings: Mapping[str, str], meter: Meter) -> Iterator[Any]:
     """Every page of Compute Engine's SKUs. Raises as ``Web.get_json``; AccessError without credentials."""
     base, key = _catalogue(settings), settings.get("api_key")
     headers = {"X-Goog-Api-Key": key} if key else _identity(base)
-    token = ""
+    token, paging = "", Paging("gcp: the price list")
     while True:
         query = {"pageSize": PAGE, "currencyCode": "USD"} | ({"pageToken": token} if token else {})
         page = web.get_json(f"{base}/v1/services/{COMPUTE_ENGINE}/skus?{urlencode(query)}", meter, headers)
@@ -84,6 +85,7 @@ def pages(web: Web, settings: Mapping[str, str], meter: Meter) -> Iterator[Any]:
         token = page.get("nextPageToken") or ""
         if not token:
             return
+        paging.turn(token)
 
 
 def _catalogue(settings: Mapping[str, str]) -> str:

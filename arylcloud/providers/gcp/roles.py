@@ -16,6 +16,7 @@ from urllib.parse import quote
 from arylcloud.core.errors import ArylError
 from arylcloud.core.ports import Resource
 from arylcloud.core.stores import JobPrefix
+from arylcloud.providers.bounds import Paging
 from arylcloud.providers.gcp.client import Calls
 from arylcloud.providers.web import endpoint
 
@@ -94,7 +95,7 @@ class Accounts:
     def resources(self, *, journal_id: str | None) -> tuple[Resource, ...]:
         """For ``Infrastructure``."""
         found: list[Resource] = []
-        token = ""
+        token, paging = "", Paging("gcp: service accounts")
         while True:
             page = self._calls.rest("GET", f"{self._accounts()}?pageSize=100{token}")
             for one in page.get("accounts", []):
@@ -114,7 +115,7 @@ class Accounts:
                     )
             if not page.get("nextPageToken"):
                 return tuple(found)
-            token = f"&pageToken={quote(page['nextPageToken'])}"
+            token = f"&pageToken={quote(paging.turn(page['nextPageToken']))}"
 
     def _accounts(self) -> str:
         return f"{self._base}/v1/projects/{self._calls.project}/serviceAccounts"

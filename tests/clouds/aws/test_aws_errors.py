@@ -149,6 +149,13 @@ def test_no_credentials(account: Account, monkeypatch: pytest.MonkeyPatch) -> No
     assert "aws configure" in failed.value.hint
 
 
+def test_pages_that_have_no_end(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = connect()._calls
+    monkeypatch.setattr(calls, "read", lambda *_, **__: {"Reservations": [], "NextToken": "same"})
+    with pytest.raises(OtherCloudError, match="no end"):
+        calls.pages("ec2", "us-east-1", "describe_instances", "Reservations")
+
+
 def test_no_sdk(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

@@ -384,6 +384,23 @@ def test_many_pages_and_regions(sub: Subscription, connected: Connect) -> None:
     assert {m.region for m in adapter.list_machines(journal_id=None)} == {"eastus", "westeurope"}
 
 
+def test_a_following_page_is_asked_of_nobody_else(sub: Subscription, connected: Connect) -> None:
+    """Whatever host its link names: that would get our token."""
+    adapter = connected()
+    adapter.create(spec(offer()))
+    arm = adapter._arm
+    link = f"https://elsewhere.invalid{arm.scope}/resourceGroups?api-version=2021-04-01"
+    assert [group["name"] for group in arm.rest("GET", link, "")["value"]] == [GROUP]
+
+
+def test_pages_that_have_no_end(connected: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    arm = connected()._arm
+    page = {"value": [], "nextLink": f"{arm.base}{arm.scope}/again"}
+    monkeypatch.setattr(arm, "rest", lambda *_, **__: page)
+    with pytest.raises(OtherCloudError, match="no end"):
+        permissions.missing(arm, {})
+
+
 def test_questions_are_asked_again_and_orders_are_not(sub: Subscription, connected: Connect) -> None:
     adapter = connected()
     machine = adapter.create(spec(offer()))

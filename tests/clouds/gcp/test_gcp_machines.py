@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -511,6 +512,19 @@ def test_many_pages_and_regions(project: Project, adapter: GcpProvider) -> None:
     before = project.called["instances.list"]
     assert {m.instance_id for m in adapter.list_machines(journal_id="journal-1")} == made
     assert project.called["instances.list"] - before == 3
+
+
+def test_pages_that_have_no_end(
+    project: Project, adapter: GcpProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = adapter._calls
+    page = calls.type("InstanceAggregatedList")(next_page_token="same")
+    answer = SimpleNamespace(pages=[page])
+    monkeypatch.setattr(calls, "read", lambda *_, **__: answer)
+    monkeypatch.setattr(calls, "rest", lambda *_: {"nextPageToken": "same"})
+    for ask in (lambda: calls.pages("Instances", "aggregated_list"), lambda: adapter._places.kinds("x")):
+        with pytest.raises(OtherCloudError, match="no end"):
+            ask()
 
 
 def test_questions_are_asked_again_and_orders_are_not(project: Project, adapter: GcpProvider) -> None:
