@@ -16,6 +16,7 @@ from arylcloud.core.clock import MarketClock
 from arylcloud.core.errors import ArylError, OtherCloudError
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import Billing, Capabilities, Machine, MachineSpec, MachineState, PricePoint
+from arylcloud.providers import marks
 from arylcloud.providers.aws import tags
 from arylcloud.providers.aws.client import Calls
 from arylcloud.providers.aws.gang import Gangs
@@ -169,9 +170,9 @@ class AwsProvider:
     def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:
         regions = sorted({o.region for o in offers if o.cloud == "aws"}) or self._places.regions()
         wanted = (
-            {"Name": f"tag:{tags.JOURNAL}", "Values": [journal_id]}
+            {"Name": f"tag:{marks.JOURNAL}", "Values": [journal_id]}
             if journal_id is not None
-            else {"Name": "tag-key", "Values": [tags.JOURNAL]}
+            else {"Name": "tag-key", "Values": [marks.JOURNAL]}
         )
         with ThreadPoolExecutor(min(8, len(regions)), thread_name_prefix="aws-list") as pool:
             found = pool.map(lambda region: self._instances(region, [wanted]), regions)
@@ -195,7 +196,7 @@ class AwsProvider:
 
     def _with_token(self, region: str, token: str) -> Machine | None:
         """EC2 keeps a client token for some time only; our tag stays as long as the machine is listed."""
-        found = self._instances(region, [{"Name": f"tag:{tags.TOKEN}", "Values": [token]}])
+        found = self._instances(region, [{"Name": f"tag:{marks.TOKEN}", "Values": [token]}])
         return min(found, key=lambda m: (m.launched_s, m.instance_id)) if found else None
 
     def _instances(self, region: str, filters: list[dict[str, Any]]) -> list[Machine]:

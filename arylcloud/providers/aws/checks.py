@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from arylcloud.providers.aws.client import Calls
 from arylcloud.providers.aws.place import HOME, Places
 from arylcloud.providers.aws.quota import Quotas, where_to_ask
 from arylcloud.providers.aws.score import Scores
+from arylcloud.providers.findings import Findings
 from arylcloud.providers.settings import known_only
 
 MAY: Final = "DryRunOperation"
@@ -24,6 +25,9 @@ MAY: Final = "DryRunOperation"
 ENDS: Final = "AWS_CREDENTIAL_EXPIRATION"
 """Where AWS's own tools write when credentials of the environment end."""
 _DRY: Final = "dry-run"
+
+_OURS = Findings("aws")
+_say, _failed, _answer = _OURS.say, _OURS.failed, _OURS.answer
 
 
 def create(state_dir: Path, settings: Mapping[str, str]) -> AwsChecks:
@@ -58,7 +62,7 @@ class AwsChecks:
             caller = self._calls.read("sts", HOME, "get_caller_identity")
             return f"account {caller['Account']}, {caller['Arn']}"
 
-        return _finding(None, "identity", ask)
+        return _answer(None, "identity", ask)
 
     def _expiry(self, until_s: float | None) -> Finding:
         """Of credentials in the environment; those of a profile or a role renew themselves."""
@@ -95,8 +99,8 @@ class AwsChecks:
         found.append(self._quota(offer, nodes))
         if offer.market is Market.SPOT:
             found.append(scores.finding(offer, nodes))
-        image = _finding(offer.region, "image", lambda: self._places.image(offer.region, offer.instance_type))
-        network = _finding(
+        image = _answer(offer.region, "image", lambda: self._places.image(offer.region, offer.instance_type))
+        network = _answer(
             offer.region, "network", lambda: f"subnet {self._places.subnet(offer)[0]} for {offer.place}"
         )
         found += [image, network]
@@ -171,18 +175,3 @@ class AwsChecks:
 
 def _group(vpc: str) -> dict[str, str]:
     return {"GroupName": f"arylcloud-{_DRY}", "Description": "arylcloud", "VpcId": vpc}
-
-
-def _finding(region: str | None, subject: str, ask: Callable[[], str]) -> Finding:
-    try:
-        return _say(region, subject, Verdict.OK, ask())
-    except ArylError as error:
-        return _failed(region, subject, error)
-
-
-def _failed(region: str | None, subject: str, error: ArylError) -> Finding:
-    return _say(region, subject, Verdict.FAILED, error.message, error.hint)
-
-
-def _say(region: str | None, subject: str, verdict: Verdict, said: str, remedy: str | None = None) -> Finding:
-    return Finding(cloud="aws", region=region, subject=subject, verdict=verdict, said=said, remedy=remedy)

@@ -17,7 +17,8 @@ from arylcloud.core.errors import ArylError
 from arylcloud.core.ports import MachineSpec
 from arylcloud.providers.aws.client import Calls
 from arylcloud.providers.aws.place import Places
-from arylcloud.providers.aws.tags import JOB, JOURNAL, as_list
+from arylcloud.providers.aws.tags import as_list
+from arylcloud.providers.marks import JOB, JOURNAL
 
 _DUPLICATE: Final = "InvalidPlacementGroup.Duplicate"
 NAME_LENGTH: Final = 255

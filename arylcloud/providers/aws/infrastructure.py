@@ -18,7 +18,7 @@ from arylcloud.providers.aws import roles
 from arylcloud.providers.aws.adapter import KNOWN
 from arylcloud.providers.aws.client import Calls
 from arylcloud.providers.aws.place import Places
-from arylcloud.providers.aws.tags import JOB, JOURNAL
+from arylcloud.providers.marks import JOB, JOURNAL
 from arylcloud.providers.settings import known_only
 
 log = logging.getLogger("arylcloud.aws")

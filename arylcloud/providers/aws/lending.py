@@ -16,6 +16,7 @@ from arylcloud.providers.aws import roles
 from arylcloud.providers.aws.adapter import KNOWN
 from arylcloud.providers.aws.bucket import AwsStorage
 from arylcloud.providers.aws.client import Calls
+from arylcloud.providers.marks import name_of_job
 from arylcloud.providers.settings import known_only
 
 CHAINED_S: Final = 3600
@@ -84,13 +85,13 @@ class AwsLending:
     def revoke(self, job: JobPrefix) -> None:
         if "instance_profile" in self._settings:
             return
-        name = roles.name_of(job.journal_id, job.job_id)
+        name = name_of_job(job.journal_id, job.job_id)
         with self._lock:
             self._made.pop(name, None)
         roles.remove(self._calls, self._storage.region(job.address.bucket), name)
 
     def _role(self, job: JobPrefix) -> str:
-        name = roles.name_of(job.journal_id, job.job_id)
+        name = name_of_job(job.journal_id, job.job_id)
         with self._lock:
             if name not in self._made:
                 region = self._storage.region(job.address.bucket)

@@ -14,7 +14,8 @@ from typing import Any, Final
 from arylcloud.core.errors import ArylError, CapacityError, UsageError
 from arylcloud.core.offer import Offer
 from arylcloud.providers.aws.client import Calls
-from arylcloud.providers.aws.tags import JOB, JOURNAL, as_list
+from arylcloud.providers.aws.tags import as_list
+from arylcloud.providers.marks import JOB, JOURNAL
 
 HOME: Final = "us-east-1"
 _IMAGE: Final = "/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"

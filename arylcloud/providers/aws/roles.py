@@ -6,7 +6,6 @@ all of them some seconds later: EC2 may refuse an instance profile that has just
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +15,8 @@ from arylcloud.core.errors import ArylError
 from arylcloud.core.ports import Resource
 from arylcloud.core.stores import JobPrefix
 from arylcloud.providers.aws.client import Calls
-from arylcloud.providers.aws.tags import JOB, JOURNAL, as_list
+from arylcloud.providers.aws.tags import as_list
+from arylcloud.providers.marks import JOB, JOURNAL, name_of_job
 
 T = TypeVar("T")
 HOME: Final = "us-east-1"
@@ -30,11 +30,6 @@ KNOWN_AFTER_S: Final = 60.0
 KNOWN_EVERY_S: Final = 2.0
 _MISSING: Final = "NoSuchEntity"
 _THERE: Final = "EntityAlreadyExists"
-
-
-def name_of(journal_id: str, job_id: str) -> str:
-    """Of the role and of its instance profile: at most 64 characters, another one for every journal."""
-    return f"aryl-{hashlib.sha256(f'{journal_id}|{job_id}'.encode()).hexdigest()[:8]}-{job_id}"
 
 
 def partition(region: str) -> str:
@@ -91,7 +86,7 @@ def trust(account: str, *, where: str = "aws") -> dict[str, Any]:
 def make(calls: Calls, region: str, job: JobPrefix, settings: Mapping[str, str]) -> str:
     """The role and its instance profile, of one name, which is returned. Idempotent; cut off anywhere, the
     next call completes it."""
-    name = name_of(job.journal_id, job.job_id)
+    name = name_of_job(job.journal_id, job.job_id)
     account = calls.read("sts", region, "get_caller_identity")["Account"]
     where = partition(region)
     tags = as_list({JOURNAL: job.journal_id, JOB: job.job_id}, settings)

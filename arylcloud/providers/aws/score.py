@@ -14,6 +14,7 @@ from arylcloud.core.errors import AccessError, ArylError
 from arylcloud.core.offer import Offer
 from arylcloud.core.ports import Finding, Verdict
 from arylcloud.providers.aws.client import Calls
+from arylcloud.providers.findings import Findings
 
 SUBJECT: Final = "spot"
 LOW: Final = 3
@@ -21,6 +22,7 @@ LOW: Final = 3
 LOWEST: Final = 1
 """This one is a warning in any case."""
 _ONE_TYPE: Final = "AWS scores a single type low"
+_say = Findings("aws").say
 
 
 class Scores:
@@ -42,7 +44,13 @@ class Scores:
         if isinstance(found, ArylError):
             allow = "allow ec2:GetSpotPlacementScores"
             said = f"no spot placement score: {found.message}"
-            return _say(offer, Verdict.UNKNOWN, said, allow if isinstance(found, AccessError) else found.hint)
+            return _say(
+                offer.region,
+                SUBJECT,
+                Verdict.UNKNOWN,
+                said,
+                allow if isinstance(found, AccessError) else found.hint,
+            )
         return _judged(offer, found)
 
     def _ask(self, region: str, instance_type: str, nodes: int) -> dict[str, int]:
@@ -69,20 +77,20 @@ def _judged(offer: Offer, scores: dict[str, int]) -> Finding:
     score = None if zone is None else scores.get(zone)
     if best is None or score is None:
         said = f"AWS has no spot placement score of {offer.instance_type} in {offer.place}"
-        return _say(offer, Verdict.UNKNOWN, said)
+        return _say(offer.region, SUBJECT, Verdict.UNKNOWN, said)
     said = f"spot placement score {score} of 10 in {zone} for {offer.instance_type}"
     if score > LOW:
-        return _say(offer, Verdict.OK, said)
+        return _say(offer.region, SUBJECT, Verdict.OK, said)
     said = f"{said} ({_ONE_TYPE})"
     if scores[best] > score:
         remedy = f"{best} has {scores[best]}: --infra aws/{offer.region}/{best}; or on demand"
-        return _say(offer, Verdict.WARNING, said, remedy)
+        return _say(offer.region, SUBJECT, Verdict.WARNING, said, remedy)
     if score <= LOWEST:
-        return _say(offer, Verdict.WARNING, said, "more regions and GPU types in the job, or on demand")
-    return _say(offer, Verdict.OK, said)
-
-
-def _say(offer: Offer, verdict: Verdict, said: str, remedy: str | None = None) -> Finding:
-    return Finding(
-        cloud="aws", region=offer.region, subject=SUBJECT, verdict=verdict, said=said, remedy=remedy
-    )
+        return _say(
+            offer.region,
+            SUBJECT,
+            Verdict.WARNING,
+            said,
+            "more regions and GPU types in the job, or on demand",
+        )
+    return _say(offer.region, SUBJECT, Verdict.OK, said)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,12 +10,8 @@ from typing import Any, Final
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, Machine, MachineSpec, MachineState
 from arylcloud.providers.bounds import pairs
+from arylcloud.providers.marks import JOB, JOURNAL, LEASE, TOKEN, UNTIL, moment
 
-JOURNAL: Final = "arylcloud-journal"
-JOB: Final = "arylcloud-job"
-LEASE: Final = "arylcloud-lease"
-UNTIL: Final = "arylcloud-until"
-TOKEN: Final = "arylcloud-token"  # noqa: S105 - a tag's name
 ZONE: Final = "arylcloud-zone"
 _STATES: Final = {
     "pending": MachineState.PENDING,
@@ -84,7 +79,7 @@ def machine(listed: Mapping[str, Any], region: str, zone_ids: Mapping[str, str])
         ended_s=_ended_s(listed) if state is MachineState.GONE else None,
         end_cause=_cause(listed) if state is MachineState.GONE else None,
         address=listed.get("PrivateIpAddress"),
-        until_s=_float(until),
+        until_s=moment(until),
     )
 
 
@@ -102,11 +97,3 @@ def _ended_s(listed: Mapping[str, Any]) -> float | None:
 
 def _seconds(moment: datetime) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _float(text: str | None) -> float | None:
-    try:
-        found = float(text or "")
-    except ValueError:  # a tag that somebody has written over
-        return None
-    return found if math.isfinite(found) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -21,11 +21,15 @@ from arylcloud.providers.azure.place import Places
 from arylcloud.providers.azure.quota import Quota, Quotas, where_to_ask
 from arylcloud.providers.azure.request import NO_IDENTITY
 from arylcloud.providers.azure.skus import Skus
+from arylcloud.providers.findings import Findings
 from arylcloud.providers.settings import known_only
 
 FEDERATED: Final = "AZURE_FEDERATED_TOKEN_FILE"
 """A token of somebody else (a CI, a cluster) that is traded for one of Azure's: it ends on its own."""
 _VERSION: Final = "2022-12-01"
+
+_OURS = Findings("azure")
+_say, _failed, _answer = _OURS.say, _OURS.failed, _OURS.answer
 
 
 def create(state_dir: Path, settings: Mapping[str, str]) -> AzureChecks:
@@ -46,7 +50,7 @@ class AzureChecks:
         self._places = Places(arm, settings)
 
     def check(self, offers: Sequence[Offer], *, nodes: int, until_s: float | None) -> tuple[Finding, ...]:
-        who = _finding(None, "identity", self._identity)
+        who = _answer(None, "identity", self._identity)
         if who.verdict is Verdict.FAILED:
             return (who,)  # nothing else could be answered
         found = [who, self._expiry(until_s), self._permissions(), self._ends_itself()]
@@ -110,8 +114,8 @@ class AzureChecks:
         if sold.verdict is Verdict.FAILED:
             return [sold]
         found = [sold, *self._quota(offer, nodes)]
-        found.append(_finding(offer.region, "image", lambda: self._images.of(offer)))
-        found.append(_finding(offer.region, "network", lambda: self._places.planned(offer.region)))
+        found.append(_answer(offer.region, "image", lambda: self._images.of(offer)))
+        found.append(_answer(offer.region, "network", lambda: self._places.planned(offer.region)))
         return found
 
     def _offered(self, offer: Offer) -> Finding:
@@ -151,18 +155,3 @@ def _compared(offer: Offer, quota: Quota, nodes: int) -> Finding:
     if needed > quota.limit - (quota.used or 0.0):
         return _say(offer.region, "quota", Verdict.WARNING, said, remedy)
     return _say(offer.region, "quota", Verdict.OK, said)
-
-
-def _finding(region: str | None, subject: str, ask: Callable[[], str]) -> Finding:
-    try:
-        return _say(region, subject, Verdict.OK, ask())
-    except ArylError as error:
-        return _failed(region, subject, error)
-
-
-def _failed(region: str | None, subject: str, error: ArylError) -> Finding:
-    return _say(region, subject, Verdict.FAILED, error.message, error.hint)
-
-
-def _say(region: str | None, subject: str, verdict: Verdict, said: str, remedy: str | None = None) -> Finding:
-    return Finding(cloud="azure", region=region, subject=subject, verdict=verdict, said=said, remedy=remedy)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from arylcloud.core.errors import ArylError, ConflictError, OtherCloudError
 from arylcloud.core.ports import Resource
+from arylcloud.providers import marks
 from arylcloud.providers.azure import tags
 from arylcloud.providers.azure.adapter import KNOWN
 from arylcloud.providers.azure.client import Arm, no_wait
@@ -83,10 +84,10 @@ class AzureInfrastructure:
         found = []
         for kind in (DISK, NIC, ADDRESS, NETWORK, GUARD):  # the guard after the network, which holds it
             for one in self._list(kind, name):
-                marks = one.tags or {}
-                whose = marks.get(tags.JOURNAL, owner)
+                told = one.tags or {}
+                whose = told.get(marks.JOURNAL, owner)
                 if whose and journal_id in (None, whose) and _left(kind, one, own=own):
-                    found.append(_resource(kind, one, name, whose, marks.get(tags.JOB)))
+                    found.append(_resource(kind, one, name, whose, told.get(marks.JOB)))
         if own:
             found.append(
                 Resource(cloud="azure", region=region, kind=GROUP, resource_id=name, journal_id=owner)

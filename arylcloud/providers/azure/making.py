@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from arylcloud.core.errors import ArylError, OtherCloudError
+from arylcloud.providers import marks
 from arylcloud.providers.azure import errors, tags
 from arylcloud.providers.azure.client import Arm, no_wait
 from arylcloud.providers.azure.selfend import Roles
@@ -75,7 +76,7 @@ class Making:
             if vm is None:
                 raise OtherCloudError(f"azure: {name} is gone before it was made", code="GoneAgain")
             refusal = tags.failure(vm)
-            ours = tags.TOKEN in (vm.tags or {})  # else somebody else's, of the same name
+            ours = marks.TOKEN in (vm.tags or {})  # else somebody else's, of the same name
             if refusal is not None and ours and tags.power(vm) not in ("running", "starting"):
                 self._bury(group, name, vm.id, errors.of_code(*refusal, f"azure: make {name}"))
             if tags.word(vm.properties.provisioning_state) != "Creating" or tags.power(vm) is not None:

@@ -19,7 +19,8 @@ from typing import Any, Final
 
 from arylcloud.core.errors import ArylError, CapacityError, UsageError
 from arylcloud.providers.azure.client import Arm, no_wait
-from arylcloud.providers.azure.tags import JOURNAL, of_id, of_journal, word
+from arylcloud.providers.azure.tags import of_id, of_journal, word
+from arylcloud.providers.marks import JOURNAL
 
 NETWORK: Final = "arylcloud"
 _SPACE: Final = "10.83.0.0/16"

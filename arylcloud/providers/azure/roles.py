@@ -7,7 +7,6 @@ the blobs' path.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -18,8 +17,9 @@ from arylcloud.core.errors import AccessError, ArylError, ConflictError
 from arylcloud.core.ports import Resource
 from arylcloud.core.stores import JobPrefix
 from arylcloud.providers.azure.client import Arm
-from arylcloud.providers.azure.tags import JOB, JOURNAL, companys
+from arylcloud.providers.azure.tags import companys
 from arylcloud.providers.bounds import Paging
+from arylcloud.providers.marks import JOB, JOURNAL, name_of_job
 
 IDENTITY: Final = "managed-identity"
 DEFINITION: Final = "role-definition"
@@ -38,10 +38,6 @@ SEEN_AFTER_S: Final = 120.0
 SEEN_EVERY_S: Final = 3.0
 """A new identity, or a new role, is not known everywhere for a while: only then is anything waited for."""
 _UNSEEN: Final = ("PrincipalNotFound", "RoleDefinitionDoesNotExist")
-
-
-def name_of(journal_id: str, job_id: str) -> str:
-    return f"aryl-{hashlib.sha256(f'{journal_id}|{job_id}'.encode()).hexdigest()[:8]}-{job_id}"
 
 
 def condition(prefix: str) -> str:
@@ -73,7 +69,7 @@ class Identities:
         group = account["id"].partition("/providers/")[0]
         container = f"{account['id']}/blobServices/default/containers/{job.address.bucket}"
         path = f"{group}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/"
-        path += name_of(job.journal_id, job.job_id)
+        path += name_of_job(job.journal_id, job.job_id)
         tags = {**companys(self._settings), JOURNAL: job.journal_id, JOB: job.job_id, SCOPE: container}
         body = {"location": account["location"], "tags": tags}
         made = self._order("make an identity", "PUT", path, IDENTITY_API, body)
@@ -120,7 +116,7 @@ class Identities:
 
     def forget(self, job: JobPrefix, account: Mapping[str, Any]) -> None:
         group = account["id"].partition("/providers/")[0]
-        name = name_of(job.journal_id, job.job_id)
+        name = name_of_job(job.journal_id, job.job_id)
         self.remove(f"{group}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{name}")
 
     def resources(self, *, journal_id: str | None) -> tuple[Resource, ...]:

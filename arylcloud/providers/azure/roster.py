@@ -12,6 +12,7 @@ from typing import Any, Final
 from arylcloud.core.errors import ArylError, OtherCloudError
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import Machine, MachineState
+from arylcloud.providers import marks
 from arylcloud.providers.azure import tags
 from arylcloud.providers.azure.client import Arm
 from arylcloud.providers.azure.ends import Ends
@@ -157,8 +158,8 @@ class Roster:
 
 
 def _is_of(vm: Any, journal_id: str | None) -> bool:
-    marks = vm.tags or {}
-    return tags.JOURNAL in marks and tags.TOKEN in marks and journal_id in (None, marks[tags.JOURNAL])
+    told = vm.tags or {}
+    return marks.JOURNAL in told and marks.TOKEN in told and journal_id in (None, told[marks.JOURNAL])
 
 
 def _offer(machine: Machine) -> Offer:

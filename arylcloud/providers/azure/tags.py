@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,12 +11,8 @@ from typing import Any, Final
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import Machine, MachineSpec, MachineState
 from arylcloud.providers.bounds import pairs
+from arylcloud.providers.marks import JOB, JOURNAL, LEASE, TOKEN, UNTIL, moment
 
-JOURNAL: Final = "arylcloud-journal"
-JOB: Final = "arylcloud-job"
-LEASE: Final = "arylcloud-lease"
-UNTIL: Final = "arylcloud-until"
-TOKEN: Final = "arylcloud-token"  # noqa: S105 - a tag's name
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,58}[a-z0-9]")
 _FAILED: Final = "ProvisioningState/failed"
 _POWER: Final = "PowerState/"
@@ -136,17 +131,9 @@ def machine(vm: Any) -> Machine | None:
         state=state(vm),
         usd_per_hour=None,
         launched_s=_seconds(vm.properties.time_created),
-        until_s=_float(marks.get(UNTIL)),
+        until_s=moment(marks.get(UNTIL)),
     )
 
 
 def _seconds(moment: datetime) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _float(text: str | None) -> float | None:
-    try:
-        found = float(text or "")
-    except ValueError:  # a tag that somebody has written over
-        return None
-    return found if math.isfinite(found) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -11,6 +11,7 @@ from urllib.parse import quote
 from arylcloud.core.errors import ArylError
 from arylcloud.core.offer import Offer
 from arylcloud.core.ports import Finding, Verdict
+from arylcloud.providers.findings import Findings
 from arylcloud.providers.gcp import permissions
 from arylcloud.providers.gcp.adapter import KNOWN
 from arylcloud.providers.gcp.client import Calls
@@ -18,6 +19,9 @@ from arylcloud.providers.gcp.network import Networks
 from arylcloud.providers.gcp.place import Kind, Places
 from arylcloud.providers.gcp.quota import Quotas, gpus_of, where_to_ask
 from arylcloud.providers.settings import known_only
+
+_OURS = Findings("gcp")
+_say, _failed, _answer = _OURS.say, _OURS.failed, _OURS.answer
 
 
 def create(state_dir: Path, settings: Mapping[str, str]) -> GcpChecks:
@@ -51,7 +55,7 @@ class GcpChecks:
             project = self._calls.read("Projects", "get", project=self._calls.project)
             return f"project {project.name}, {self._calls.identity or 'a person’s credentials'}"
 
-        return _finding(None, "identity", ask)
+        return _answer(None, "identity", ask)
 
     def _expiry(self, until_s: float | None) -> Finding:
         """Of an access token that cannot be renewed; all other credentials renew themselves."""
@@ -102,8 +106,8 @@ class GcpChecks:
             return [_say(offer.region, "offered", Verdict.FAILED, said, remedy)]
         said = f"{offer.instance_type} is offered in {', '.join(sorted(zones))}"
         kind = self._places.kinds(offer.instance_type)[zones[0]]
-        image = _finding(offer.region, "image", lambda: self._places.image(offer.instance_type).url)
-        network = _finding(offer.region, "network", lambda: self._network(offer.region))
+        image = _answer(offer.region, "image", lambda: self._places.image(offer.instance_type).url)
+        network = _answer(offer.region, "network", lambda: self._network(offer.region))
         offered = _say(offer.region, "offered", Verdict.OK, said)
         return [offered, *self._quota(offer, kind, nodes), image, network]
 
@@ -141,18 +145,3 @@ class GcpChecks:
         project = parts[1] if parts[0] == "projects" else self._calls.project
         asked = {"project": project, "region": region, "subnetwork": parts[-1]}
         return f"subnetwork {self._calls.read('Subnetworks', 'get', **asked).name}"
-
-
-def _finding(region: str | None, subject: str, ask: Callable[[], str]) -> Finding:
-    try:
-        return _say(region, subject, Verdict.OK, ask())
-    except ArylError as error:
-        return _failed(region, subject, error)
-
-
-def _failed(region: str | None, subject: str, error: ArylError) -> Finding:
-    return _say(region, subject, Verdict.FAILED, error.message, error.hint)
-
-
-def _say(region: str | None, subject: str, verdict: Verdict, said: str, remedy: str | None = None) -> Finding:
-    return Finding(cloud="gcp", region=region, subject=subject, verdict=verdict, said=said, remedy=remedy)

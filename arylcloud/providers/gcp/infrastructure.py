@@ -16,10 +16,11 @@ from arylcloud.core.errors import AccessError, ArylError, ConflictError
 from arylcloud.core.ports import Resource
 from arylcloud.providers.gcp.adapter import KNOWN
 from arylcloud.providers.gcp.client import Calls, last
-from arylcloud.providers.gcp.naming import ENDED, JOB, JOURNAL, journal_of, region_of
+from arylcloud.providers.gcp.naming import ENDED, journal_of, region_of
 from arylcloud.providers.gcp.network import INSIDE
 from arylcloud.providers.gcp.roles import ACCOUNT, Accounts
 from arylcloud.providers.gcp.roster import MISSING
+from arylcloud.providers.marks import JOB, JOURNAL
 from arylcloud.providers.settings import known_only
 
 log = logging.getLogger("arylcloud.gcp")

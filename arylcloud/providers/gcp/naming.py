@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import uuid
 from collections.abc import Mapping
@@ -16,12 +15,8 @@ from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, Machine, MachineSpec, MachineState
 from arylcloud.providers.bounds import pairs
 from arylcloud.providers.gcp.client import last
+from arylcloud.providers.marks import JOB, JOURNAL, LEASE, TOKEN, UNTIL, moment
 
-JOURNAL: Final = "arylcloud-journal"
-JOB: Final = "arylcloud-job"
-LEASE: Final = "arylcloud-lease"
-UNTIL: Final = "arylcloud-until"
-TOKEN: Final = "arylcloud-token"  # noqa: S105 - a label's name
 _NAMESPACE: Final = uuid.UUID("6c1f7a0e-55a4-5d0c-9a54-0a1c0d2b7e11")
 """Of request ids: they are UUIDs, and ours have to be derived."""
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -125,7 +120,7 @@ def machine(listed: Any, known: Machine | None = None) -> Machine | None:
         ended_s=ended_s,
         end_cause=EndCause.SELF if gone else None,
         address=(str(nics[0].network_i_p) or None) if nics else None,
-        until_s=_float(found.get(UNTIL)),
+        until_s=moment(found.get(UNTIL)),
     )
 
 
@@ -140,11 +135,3 @@ def region_of(zone: str) -> str:
 def seconds(moment: str) -> float:
     """Of RFC 3339 text, with the offset that Compute Engine writes (``-08:00``)."""
     return datetime.fromisoformat(moment).timestamp()
-
-
-def _float(text: str | None) -> float | None:
-    try:
-        found = float(text or "")
-    except ValueError:  # a label that somebody has written over
-        return None
-    return found if math.isfinite(found) else None

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from arylcloud.core.errors import ArylError
 from arylcloud.core.ports import EndCause, Machine, MachineSpec, MachineState
+from arylcloud.providers import marks
 from arylcloud.providers.gcp import naming
 from arylcloud.providers.gcp.client import Calls
 from arylcloud.providers.gcp.endings import fate
@@ -42,7 +43,7 @@ class Roster:
             "Instances",
             "aggregated_list",
             project=self._calls.project,
-            filter=f"labels.{naming.JOURNAL}{of_it}",
+            filter=f"labels.{marks.JOURNAL}{of_it}",
             max_results=500,
         )
         tidy = journal_id is not None

@@ -14,6 +14,7 @@ from providers.contract import gone, of, wait_for
 from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError, UsageError
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, MachineState, Verdict
+from arylcloud.providers import marks
 from arylcloud.providers.aws import checks, infrastructure, tags
 
 HERE = "us-east-1"
@@ -90,8 +91,8 @@ def test_what_is_asked_of_ec2(aws: AwsEmulator, account: Account) -> None:
     }
     (volume,) = client.describe_volumes()["Volumes"]
     assert volume["Size"] == 75  # no smaller than the image
-    assert tags.TOKEN in {t["Key"] for t in volume["Tags"]}
-    (group,) = client.describe_security_groups(Filters=[{"Name": "tag-key", "Values": [tags.JOURNAL]}])[
+    assert marks.TOKEN in {t["Key"] for t in volume["Tags"]}
+    (group,) = client.describe_security_groups(Filters=[{"Name": "tag-key", "Values": [marks.JOURNAL]}])[
         "SecurityGroups"
     ]
     assert group["IpPermissions"] == []  # no way in
@@ -129,11 +130,11 @@ def test_nothing_is_left_after_the_end(aws: AwsEmulator, account: Account) -> No
 
 def test_left_behind_disks_are_found(aws: AwsEmulator, account: Account) -> None:
     client = ec2(aws)
-    marks = [{"Key": tags.JOURNAL, "Value": "journal-1"}, {"Key": tags.JOB, "Value": "job-1"}]
+    ours = [{"Key": marks.JOURNAL, "Value": "journal-1"}, {"Key": marks.JOB, "Value": "job-1"}]
     volume = client.create_volume(
         AvailabilityZone="us-east-1a",
         Size=75,
-        TagSpecifications=[{"ResourceType": "volume", "Tags": marks}],
+        TagSpecifications=[{"ResourceType": "volume", "Tags": ours}],
     )
     ours = infrastructure.create(None, {})  # type: ignore[arg-type]
     (found,) = ours.resources(journal_id="journal-1")
@@ -255,13 +256,10 @@ def test_states_take_their_time(account: Account) -> None:
 
 def test_what_cannot_be_a_price_or_a_moment_is_not_known() -> None:
     """Tags are anybody's to write, and a price is what money is counted by."""
-    from arylcloud.providers.aws import spotprice, tags
-    from arylcloud.providers.azure import tags as azure_tags
-    from arylcloud.providers.gcp import naming
+    from arylcloud.providers.aws import spotprice
 
     odd = ("nan", "inf", "-inf", "1e999", "", "n/a")
-    for module in (tags, azure_tags, naming):
-        assert [module._float(text) for text in (*odd, None)] == [None] * (len(odd) + 1)
-        assert module._float("1796027131.5") == 1796027131.5
+    assert [marks.moment(text) for text in (*odd, None)] == [None] * (len(odd) + 1)
+    assert marks.moment("1796027131.5") == 1796027131.5
     assert [spotprice._price(text) for text in (*odd, "0", "-5")] == [None] * (len(odd) + 2)
     assert spotprice._price("0.526") == 0.526

@@ -22,7 +22,8 @@ from arylcloud.cli.stores import looked_at
 from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError, UsageError
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, Machine, MachineState, Resource, Verdict
-from arylcloud.providers.azure import checks, infrastructure, permissions, roster, tags
+from arylcloud.providers import marks
+from arylcloud.providers.azure import checks, infrastructure, permissions, roster
 from arylcloud.providers.azure.adapter import AzureProvider
 from arylcloud.providers.azure.infrastructure import AzureInfrastructure
 
@@ -583,11 +584,11 @@ def test_left_behind_things_that_cost_are_found(
     adapter = connected()
     adapter.create(spec(offer()))
     group = f"/subscriptions/{sub.id}/resourceGroups/{GROUP}"
-    marks = {"location": "eastus", "tags": {tags.JOURNAL: JOURNAL, tags.JOB: "job-1"}}
+    lost = {"location": "eastus", "tags": {marks.JOURNAL: JOURNAL, marks.JOB: "job-1"}}
     with sub.lock:
-        azure.resources.write(sub, f"{group}/providers/Microsoft.Compute/disks/lost", dict(marks))
-        azure.resources.write(sub, f"{group}/providers/Microsoft.Network/publicIPAddresses/lost", dict(marks))
-        azure.resources.write(sub, f"{group}/providers/Microsoft.Network/networkInterfaces/lost", dict(marks))
+        azure.resources.write(sub, f"{group}/providers/Microsoft.Compute/disks/lost", dict(lost))
+        azure.resources.write(sub, f"{group}/providers/Microsoft.Network/publicIPAddresses/lost", dict(lost))
+        azure.resources.write(sub, f"{group}/providers/Microsoft.Network/networkInterfaces/lost", dict(lost))
     infra = ours()
     found = infra.resources(journal_id=JOURNAL)
     assert [(r.kind, r.job_id, r.costs) for r in found] == [

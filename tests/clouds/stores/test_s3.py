@@ -24,6 +24,7 @@ from arylcloud.core.ports import ObjectInfo, ObjectStore
 from arylcloud.core.stores import JobPrefix, address_of
 from arylcloud.providers.aws import bucket, infrastructure, lending, roles
 from arylcloud.providers.aws.client import Calls
+from arylcloud.providers.marks import name_of_job
 
 NUMBERS = count(1)
 ROOT = "s3://arylcloud-test/root"
@@ -184,7 +185,7 @@ def test_the_role_is_made_once_found_again_and_removed(
     found, calls = infrastructure.create(Path(), {}), Calls(None)
     before = account.called["CreateRole"]
     name = lender.identity(MINE)
-    assert name == roles.name_of("j1", "mine-00000001")
+    assert name == name_of_job("j1", "mine-00000001")
     assert lender.identity(MINE) == name
     assert account.called["CreateRole"] == before + 1
     assert lending.create(Path(), {}).identity(MINE) == name  # another process: found again
@@ -307,9 +308,9 @@ def test_a_profile_that_ec2_has_not_heard_of_is_asked_again(monkeypatch: pytest.
 
 def test_names_fit_iam() -> None:
     longest = "a" * 40 + "-0123abcd"
-    name = roles.name_of("0123456789abcdef", longest)
+    name = name_of_job("0123456789abcdef", longest)
     assert len(name) <= 64
-    assert name != roles.name_of("0123456789abcdee", longest)
+    assert name != name_of_job("0123456789abcdee", longest)
 
 
 def test_a_link_reads_one_object_for_a_while(storage: bucket.AwsStorage, aws: AwsEmulator) -> None:
