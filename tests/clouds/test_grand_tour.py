@@ -27,6 +27,7 @@ pytest.importorskip("google.cloud.compute_v1", reason="needs arylcloud[gcp]")
 pytest.importorskip("azure.mgmt.compute", reason="needs arylcloud[azure]")
 pytest.importorskip("trustme", reason="needs trustme")
 
+from clouds.asking import DIGITS
 from clouds.aws.account import Account
 from clouds.aws.emulator import AwsEmulator
 from clouds.azure.emulator import AzureEmulator
@@ -43,7 +44,6 @@ from arylcloud.pricing.select import Query, select
 from arylcloud.pricing.usercsv import write_csv
 from arylcloud.providers.aws import bucket
 
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 STEPS = 4000
 PLACES = {
     "aws": ("aws/us-east-1", "g4dn.xlarge"),

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
-from itertools import count
 from pathlib import Path
-from typing import Any
 
 from arylcloud.core.offer import Market, Offer
-from arylcloud.core.ports import MachineSpec
 from arylcloud.providers.aws.adapter import AwsProvider, create
 
 VCPUS = {"g4dn.xlarge": 4.0, "g4dn.2xlarge": 8.0, "g5.xlarge": 4.0}
@@ -42,21 +37,3 @@ def offer(
 
 def connect(**settings: str) -> AwsProvider:
     return create(Path("/nonexistent"), settings)
-
-
-_NUMBERS = count(1)
-
-
-def spec(wanted: Offer, **changes: Any) -> MachineSpec:
-    number = next(_NUMBERS)
-    base = MachineSpec(
-        token=f"aryl-test-{number}",
-        journal_id="journal-1",
-        job_id="job-1",
-        lease_id=f"job-1-n0-a{number}",
-        offer=wanted,
-        user_data="exec sleep 600\n",
-        until_s=time.time() + 3600,
-        max_usd_per_hour=None,
-    )
-    return replace(base, **changes)

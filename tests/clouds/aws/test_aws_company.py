@@ -9,9 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from clouds.asking import spec
 from clouds.aws.account import Account, Fault
 from clouds.aws.emulator import AwsEmulator
-from clouds.aws.offers import connect, offer, spec
+from clouds.aws.offers import connect, offer
 from clouds.aws.test_aws_machines import ec2
 
 from arylcloud.core.errors import CapacityError, UsageError

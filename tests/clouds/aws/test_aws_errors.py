@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from clouds.asking import spec
 from clouds.aws.account import Account, Fault
-from clouds.aws.offers import connect, offer, spec
+from clouds.aws.offers import connect, offer
 
 from arylcloud.core.errors import (
     AccessError,

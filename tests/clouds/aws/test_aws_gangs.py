@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from clouds.asking import spec
 from clouds.aws.account import Account
 from clouds.aws.emulator import AwsEmulator
-from clouds.aws.offers import connect, offer, spec
+from clouds.aws.offers import connect, offer
 from clouds.aws.test_aws_machines import ec2
 from providers.contract import gone
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from clouds import secrets
+from clouds.asking import DIGITS, arylcloud
 from clouds.aws.account import Account
 from clouds.aws.emulator import AwsEmulator
 from clouds.boots import Boots
@@ -23,7 +24,6 @@ from arylcloud.pricing.catalogue import load
 from arylcloud.pricing.select import Query, select
 from arylcloud.providers.aws import infrastructure
 
-DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 HERE = "aws/us-east-1"
 
 
@@ -58,17 +58,6 @@ def rich(booting: AwsEmulator, monkeypatch: pytest.MonkeyPatch) -> Account:
     for name, value in booting.environ(made).items():
         monkeypatch.setenv(name, value)
     return made
-
-
-def arylcloud(home: Path, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "arylcloud", *args],
-        env={**os.environ, "ARYLCLOUD_HOME": str(home), **environ},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
 
 
 def test_digits_train_on_aws(booting: AwsEmulator, rich: Account, tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ import time
 
 import botocore.session
 import pytest
+from clouds.asking import spec
 from clouds.aws.account import Account, Fault
 from clouds.aws.emulator import IMAGES, AwsEmulator
-from clouds.aws.offers import connect, offer, spec
+from clouds.aws.offers import connect, offer
 from providers.contract import gone, of, wait_for
 
 from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError, UsageError

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
-from itertools import count
 from pathlib import Path
-from typing import Any
 
 from clouds.azure.emulator import AzureEmulator
 from clouds.azure.subscription import SIZES, Subscription
 
 from arylcloud.core.offer import Market, Offer
-from arylcloud.core.ports import MachineSpec
 from arylcloud.providers.azure.adapter import AzureProvider, create
 
 T4 = "Standard_NC4as_T4_v3"
@@ -48,21 +43,3 @@ def offer(
 
 def connect(azure: AzureEmulator, sub: Subscription, home: Path, **settings: str) -> AzureProvider:
     return create(home, {**azure.settings(sub), **settings})
-
-
-_NUMBERS = count(1)
-
-
-def spec(wanted: Offer, **changes: Any) -> MachineSpec:
-    number = next(_NUMBERS)
-    base = MachineSpec(
-        token=f"aryl-test-{number}",
-        journal_id="journal-1",
-        job_id="job-1",
-        lease_id=f"job-1-n0-a{number}",
-        offer=wanted,
-        user_data="exec sleep 600\n",
-        until_s=time.time() + 3600,
-        max_usd_per_hour=None,
-    )
-    return replace(base, **changes)

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from clouds.azure.offers import T4, T4_LARGE, V100, offer, spec
+from clouds.asking import spec
+from clouds.azure.offers import T4, T4_LARGE, V100, offer
 from clouds.azure.subscription import Fault, Size, Subscription
 from providers.contract import wait_for
 

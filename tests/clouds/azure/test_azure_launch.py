@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from clouds.asking import DIGITS, arylcloud, spec
 from clouds.azure.emulator import AzureEmulator, pretty
-from clouds.azure.offers import offer, spec
+from clouds.azure.offers import offer
 from clouds.azure.subscription import Size, Subscription
 from providers.contract import gone, wait_for
 
@@ -22,7 +23,6 @@ from arylcloud.pricing.catalogue import load
 from arylcloud.pricing.select import Query, select
 from arylcloud.providers.azure.adapter import create
 
-DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 HERE = "azure/eastus"
 FIRST = "DIGITS_STEP_S=0.005"
 
@@ -54,17 +54,6 @@ def rich(booting: AzureEmulator, monkeypatch: pytest.MonkeyPatch) -> Subscriptio
     for name, value in booting.environ(made).items():
         monkeypatch.setenv(name, value)
     return made
-
-
-def arylcloud(home: Path, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "arylcloud", *args],
-        env={**os.environ, "ARYLCLOUD_HOME": str(home), **environ},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
 
 
 def launch(home: Path, store: Path, pace: str = FIRST) -> list[str]:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clouds.asking import spec
 from clouds.azure.emulator import AzureEmulator
 from clouds.azure.lists import action as permission
-from clouds.azure.offers import T4, connect, offer, spec
+from clouds.azure.offers import T4, connect, offer
 from clouds.azure.subscription import Fault, Size, Subscription
 from clouds.stores.blob import Azure
 from providers.contract import gone, of, wait_for

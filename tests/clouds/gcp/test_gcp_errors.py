@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clouds.gcp.offers import connect, offer, spec
+from clouds.asking import spec
+from clouds.gcp.offers import connect, offer
 from clouds.gcp.project import Fault, Project
 
 from arylcloud.core.errors import (

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from clouds import secrets
+from clouds.asking import DIGITS, arylcloud
 from clouds.gcp.emulator import GcpEmulator
 from clouds.gcp.project import Project
 from clouds.stores.gcs import Gcs
@@ -21,7 +22,6 @@ from arylcloud.pricing.catalogue import load
 from arylcloud.pricing.select import Query, select
 from arylcloud.providers.gcp import infrastructure
 
-DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 HERE = "gcp/us-central1"
 CENT = 0.01
 
@@ -41,17 +41,6 @@ def rich(booting: GcpEmulator, monkeypatch: pytest.MonkeyPatch) -> Project:
     for name, value in booting.environ(made).items():
         monkeypatch.setenv(name, value)
     return made
-
-
-def arylcloud(home: Path, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "arylcloud", *args],
-        env={**os.environ, "ARYLCLOUD_HOME": str(home), **environ},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
 
 
 def test_digits_train_on_gcp(booting: GcpEmulator, rich: Project, tmp_path: Path) -> None:

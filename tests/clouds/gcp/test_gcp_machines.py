@@ -15,8 +15,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from clouds.asking import spec
 from clouds.gcp.emulator import GcpEmulator
-from clouds.gcp.offers import connect, offer, sold, spec
+from clouds.gcp.offers import connect, offer, sold
 from clouds.gcp.project import Fault, Project
 from google.auth.credentials import AnonymousCredentials
 from providers.contract import gone, of, wait_for

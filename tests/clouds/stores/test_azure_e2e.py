@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +15,7 @@ pytest.importorskip("azure.identity", reason="needs arylcloud[azure]")
 pytest.importorskip("trustme", reason="needs trustme")
 
 from clouds import secrets
+from clouds.asking import DIGITS, arylcloud
 from clouds.azure.emulator import AzureEmulator, pretty
 from clouds.azure.subscription import Size, Subscription
 from clouds.stores.blob import Azure
@@ -26,7 +24,6 @@ from providers.contract import wait_for
 from arylcloud.pricing.catalogue import load
 from arylcloud.pricing.select import Query, select
 
-DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 HERE = "azure/eastus"
 
 
@@ -60,17 +57,6 @@ def rich(booting: AzureEmulator, blobs: Azure, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("ARYLCLOUD_AZURE__BLOB_ENDPOINT", blobs.settings["blob_endpoint"])
     return made
-
-
-def arylcloud(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "arylcloud", *args],
-        env={**os.environ, "ARYLCLOUD_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
 
 
 def test_in_an_account_of_its_own(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from clouds import secrets
+from clouds.asking import DIGITS
 from providers.contract import wait_for
 
 from arylcloud.checkpoint.store import open_store, sub
@@ -30,7 +31,6 @@ from arylcloud.core.protocol import (
 )
 from arylcloud.core.stores import address_of
 
-DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 TOKEN = "w4nd6-t0k3n-0f-th3-us3r"
 
 
