@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).parents[1])  # not this folder: it has a module called secrets
+    sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from clouds.aws.emulator import AwsEmulator
 from clouds.azure.emulator import AzureEmulator

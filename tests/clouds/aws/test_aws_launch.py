@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clouds import secrets
+from clouds import leaks
 from clouds.asking import DIGITS, arylcloud
 from clouds.aws.account import Account
 from clouds.aws.emulator import AwsEmulator
@@ -163,11 +163,11 @@ def test_in_a_bucket_of_its_own(booting: AwsEmulator, rich: Account, tmp_path: P
     wait_for(lambda: rich.called["DeleteRole"] == 1, "the end of the role", 60.0)
     known = [one for s in booting.sessions.by_key.values() for one in (s.secret, s.token)]
     assert known
-    assert len(secrets.links(life.user_data)) == 1
-    assert secrets.of_machine(life.user_data, known) == []
+    assert len(leaks.links(life.user_data)) == 1
+    assert leaks.of_machine(life.user_data, known) == []
     tags = {tag["key"]: tag["value"] for tag in life.instance.get_tags()}
-    assert secrets.in_texts({"tags": json.dumps(tags)}, [*known, "X-Amz-Signature"]) == []
-    assert secrets.in_files([home], [*known, "X-Amz-Signature"]) == []
+    assert leaks.in_texts({"tags": json.dumps(tags)}, [*known, "X-Amz-Signature"]) == []
+    assert leaks.in_files([home], [*known, "X-Amz-Signature"]) == []
     logs = arylcloud(home, "logs", document["job_id"])
     assert logs.returncode == 0
     assert logs.stdout

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clouds import secrets
+from clouds import leaks
 from clouds.asking import DIGITS, arylcloud
 from clouds.gcp.emulator import GcpEmulator
 from clouds.gcp.project import Project
@@ -92,11 +92,11 @@ def test_in_a_bucket_of_its_own(
         known = [token for token in gcs.tokens if token != "anonymous"]
         assert known
         items = {one["key"]: one["value"] for one in life.doc["metadata"]["items"]}
-        assert len(secrets.links(items["startup-script"])) == 1
-        assert secrets.of_machine(items["startup-script"], known) == []
+        assert len(leaks.links(items["startup-script"])) == 1
+        assert leaks.of_machine(items["startup-script"], known) == []
         told = {"labels": json.dumps(life.doc["labels"]), "log": consoles}
-        assert secrets.in_texts(told, [*known, "X-Goog-Signature"]) == []
-        assert secrets.in_files([home], [*known, "X-Goog-Signature"]) == []
+        assert leaks.in_texts(told, [*known, "X-Goog-Signature"]) == []
+        assert leaks.in_files([home], [*known, "X-Goog-Signature"]) == []
 
 
 def test_a_notice_on_the_way(booting: GcpEmulator, rich: Project, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("azure.mgmt.network", reason="needs arylcloud[azure]")
 pytest.importorskip("azure.identity", reason="needs arylcloud[azure]")
 pytest.importorskip("trustme", reason="needs trustme")
 
-from clouds import secrets
+from clouds import leaks
 from clouds.asking import DIGITS, arylcloud
 from clouds.azure.emulator import AzureEmulator, pretty
 from clouds.azure.subscription import Size, Subscription
@@ -74,8 +74,8 @@ def test_in_an_account_of_its_own(
     (vm,) = rich.vms.values()
     assert len(vm.doc["identity"]["userAssignedIdentities"]) == 1
     user_data = vm.user_data
-    assert len(secrets.links(user_data)) == 1
-    assert secrets.of_machine(user_data, [rich.client]) == []
+    assert len(leaks.links(user_data)) == 1
+    assert leaks.of_machine(user_data, [rich.client]) == []
     wait_for(lambda: blobs.calls.count("DELETE userAssignedIdentities") == 1, "the end of the identity", 60.0)
     assert not [key for key in blobs.things if "/containers/" in key and "/roleassignments/" in key]
     swept = arylcloud(home, "gc", "--json")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clouds import secrets
+from clouds import leaks
 from clouds.asking import DIGITS
 from providers.contract import wait_for
 
@@ -146,7 +146,7 @@ def test_a_machine_elsewhere(which: str, job: Path, tmp_path: Path, request: pyt
         text=True,
     )
     store = open_store(root, **place.options)
-    watch = secrets.Watch()
+    watch = leaks.Watch()
 
     def trains() -> bool:
         watch.look()
@@ -166,8 +166,8 @@ def test_a_machine_elsewhere(which: str, job: Path, tmp_path: Path, request: pyt
     known = [TOKEN, *place.secrets()]
     assert len(known) > 1
     assert len(stubs) == 1
-    assert len(secrets.links(stubs[0])) == 1
-    assert secrets.of_machine(stubs[0], known) == []
+    assert len(leaks.links(stubs[0])) == 1
+    assert leaks.of_machine(stubs[0], known) == []
     # by the launcher, after the record that `launch` waits for
     wait_for(
         lambda: place.cleared() and not any(i.key.endswith(LENT_KEY) for i in store.list(prefix)),
@@ -181,8 +181,8 @@ def test_a_machine_elsewhere(which: str, job: Path, tmp_path: Path, request: pyt
     assert any(key.startswith("journal/") for key in texts)
     texts |= watch.seen
     texts["stdout"], texts["stderr"] = out, err
-    assert secrets.in_texts(texts, known) == []
-    assert secrets.in_files([home], known) == []
+    assert leaks.in_texts(texts, known) == []
+    assert leaks.in_files([home], known) == []
 
 
 @pytest.mark.slow
