@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -98,10 +97,10 @@ def kill(home: Home, job_id: str) -> None:
 
 
 def writing(home: Home, job_id: str) -> bool:
-    """The command has been asked to stop, and half of its last checkpoint is on its disk."""
-    # (not by ``glob``: a folder that has just been renamed, as a runtime's is, would be an error there)
-    names = (name for _, folders, files in os.walk(home.cloud / "machines") for name in (*folders, *files))
-    return any(name.startswith(".part-") for name in names) and drained(home, job_id)
+    """The command has been asked to stop, and half of its last checkpoint is on its disk. (In its own words:
+    a half-written folder alone may be that of a routine save, which is whole a moment later.)"""
+    lines = home.steps_log.read_text().splitlines() if home.steps_log.exists() else ()
+    return any(line.split()[3:4] == ["saves"] for line in lines) and drained(home, job_id)
 
 
 def uploading(home: Home, job_id: str) -> bool:

@@ -7,7 +7,8 @@ E2E_STEPS  E2E_STEP_S  E2E_SAVE_EVERY  E2E_KB  how many, how long, how often sav
 E2E_LOG    a file that gets one line per step, ``attempt epoch rank step``, and ``start``/``end`` lines
 E2E_EXIT   ``step:code``: leave with this code after this step
 E2E_LATER_STEP_S  how long a step takes from the second attempt on
-E2E_SAVE_S how long a save takes that it was asked to stop for: half of it is on disk meanwhile
+E2E_SAVE_S how long the save takes that it was asked to stop for (``saves STEP`` in the log): half of it
+           is on disk meanwhile
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def weights(state: bytes) -> bytes:
     return b"".join([*blocks, hashlib.shake_256(state).digest(1024)])
 
 
-def save(step: int, state: bytes) -> None:
+def save(step: int, state: bytes, *, slowly: bool = False) -> None:
     final = FOLDER / f"step-{step}"
     if RANK != 0 or final.exists():
         return
@@ -65,7 +66,8 @@ def save(step: int, state: bytes) -> None:
     shutil.rmtree(part, ignore_errors=True)
     (part / "model").mkdir(parents=True)
     (part / "model" / "weights.bin").write_bytes(weights(state))
-    if asked_to_stop:
+    if slowly:
+        say(f"saves {step}")
         time.sleep(SAVE_S)
     (part / "state.json").write_text(json.dumps({"step": step, "state": state.hex()}))
     part.rename(final)
@@ -96,13 +98,15 @@ def main() -> int:
     say(f"start {step}")
     print(f"attempt {os.environ.get('ARYL_ATTEMPT')} starts at step {step}", flush=True)
     fail_at, _, code = os.environ.get("E2E_EXIT", "").partition(":")
-    while step < STEPS and not asked_to_stop:
+    last = False
+    while step < STEPS and not last and (SAVE_S or not asked_to_stop):
+        last = asked_to_stop  # the save that takes SAVE_S is of a step of its own, never a routine one
         time.sleep(STEP_S)
         step += 1
         state = hashlib.sha256(state + step.to_bytes(8, "big")).digest()
         say(step)
-        if step % SAVE_EVERY == 0 or step == STEPS or asked_to_stop:
-            save(step, state)
+        if step % SAVE_EVERY == 0 or step == STEPS or last:
+            save(step, state, slowly=last)
         if step % 5 == 0 or step == 1:
             show(step)
         if fail_at == str(step):
