@@ -69,6 +69,11 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
             return f"prices of {event.lease_id}: {event.text}"
         case ev.LimitUnknown():
             return f"the {event.limit} cannot be watched: {event.text}"
+        case ev.LimitNear():
+            return f"{event.limit}: {event.text}"
+        case ev.StallSeen():
+            then = {"report": "", "restart": "; starting it again", "stop": "; stopping the job"}[event.do]
+            return f"{event.kind}: {event.text}{then}"
         case ev.LeaseEnding():
             return f"ending {event.lease_id}: {event.why}"
         case ev.LeaseReleased():

@@ -12,10 +12,18 @@ from typing import Any, Literal
 
 from arylcloud.core.codec import SCHEMA_VERSION, decode, dumps, encode, parse
 from arylcloud.core.errors import IntegrityError
+from arylcloud.core.events_money import BaselineQuoted as BaselineQuoted
+from arylcloud.core.events_money import Charged as Charged
+from arylcloud.core.events_money import LeasePriced as LeasePriced
+from arylcloud.core.events_money import LimitNear as LimitNear
+from arylcloud.core.events_money import LimitUnknown as LimitUnknown
+from arylcloud.core.events_money import Notified as Notified
+from arylcloud.core.events_money import PricesChecked as PricesChecked
+from arylcloud.core.events_money import StallSeen as StallSeen
 from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import JobPhase, LeasePhase
-from arylcloud.core.ports import Billing, PricePoint
+from arylcloud.core.ports import Billing
 from arylcloud.core.protocol import Member
 
 Purpose = Literal["start", "replace", "migrate", "grow"]
@@ -104,32 +112,6 @@ class LeasePhaseChanged:
 
     lease_id: str
     phase: LeasePhase
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeasePriced:
-    """The price in force from ``from_s`` on: what the ledger integrates."""
-
-    lease_id: str
-    from_s: float
-    usd_per_hour: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PricesChecked:
-    """Whether a lease's price steps are all in the journal, where they could not be read at its release."""
-
-    lease_id: str
-    complete: bool
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitUnknown:
-    """A limit of the user cannot be judged at present: said once."""
-
-    limit: Literal["budget"]
     text: str
 
 
@@ -271,39 +253,6 @@ class OfferBarred:
     """Zones inside the scope that are not barred: the cloud itself has named them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charged:
-    """Money other than machines."""
-
-    what: Literal["egress", "storage"]
-    usd: float
-    gb: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineQuoted:
-    """What the report compares with, quoted when the choice was made, so that no later catalogue
-    changes a report. A later quote of the same ``name`` and offer replaces the earlier one."""
-
-    name: Literal["on_demand", "cheapest_per_hour", "fixed_zone"]
-    """``on_demand``: the twin of a type that the job is put on (one for each such type); ``fixed_zone``:
-    the first placement's offer; ``cheapest_per_hour``: the acceptable one with the lowest $/h."""
-    offer: Offer
-    """With its price; None in it = not known."""
-    speed: float | None = None
-    """Throughput on this offer relative to the one first chosen (same number of nodes)."""
-    prices: tuple[PricePoint, ...] = ()
-    """Price steps over the job's life (market seconds), once it has ended; else the quote holds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notified:
-    topic: str
-    ok: bool
-    text: str
-
-
 Event = (
     JobSubmitted
     | JobPhaseChanged
@@ -316,6 +265,8 @@ Event = (
     | LeasePriced
     | PricesChecked
     | LimitUnknown
+    | LimitNear
+    | StallSeen
     | LeaseEnding
     | LeaseReleased
     | NoticeSeen

@@ -8,6 +8,7 @@ from typing import Literal
 MarketChoice = Literal["auto", "spot", "on_demand"]
 OnNodeLoss = Literal["shrink", "replace", "restart", "fail"]
 Recovery = Literal["auto", "none"]
+WhenHung = Literal["report", "restart", "stop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +142,19 @@ class MigrateSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HungSpec:
+    """When a command or a machine that does nothing is no longer waited for, and what then happens."""
+
+    times: float | None = 20.0
+    """So many times the usual time between two signs of progress; None = ``least_s`` alone."""
+    least_s: float = 600.0
+    """But not before so many seconds."""
+    silent_s: float = 3600.0
+    """A machine that is not heard for so long, while its cloud says that it runs."""
+    do: WhenHung = "report"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     name: str
     run: str
@@ -161,6 +175,7 @@ class JobSpec:
     checkpoint: CheckpointSpec = CheckpointSpec()
     on_node_loss: OnNodeLoss = "replace"
     recovery: Recovery = "auto"
+    hung: HungSpec = HungSpec()
     migrate: MigrateSpec = MigrateSpec()
     unattended_s: float = 12 * 3600.0
     notify: str | None = None

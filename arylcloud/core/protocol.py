@@ -235,6 +235,12 @@ class Heartbeat:
     first_step_s: float | None = None
     """Wall seconds at which the command of this epoch showed its first progress."""
     command_started_s: float | None = None
+    stepped_s: float | None = None
+    """Wall seconds at which ``step`` last grew in this epoch, as its command says or its checkpoints show."""
+    step_gap_s: float | None = None
+    """The usual time between two such moments, over this epoch; None = too few were seen."""
+    output_s: float | None = None
+    """Wall seconds at which the command last wrote a line."""
     committed: str | None = None
     """Key of the newest manifest that this agent committed, or resumed from."""
     committed_step: int | None = None

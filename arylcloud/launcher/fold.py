@@ -138,6 +138,10 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             return _lease(state, event.lease_id, at_s, None, prices_missing_since_s=since_s)
         case ev.LimitUnknown():
             return replace(state, limits_unknown=state.limits_unknown | {event.limit})
+        case ev.LimitNear():
+            return replace(state, limits_near=state.limits_near | {event.limit})
+        case ev.StallSeen():
+            return replace(state, stalls=(*state.stalls, event))
         case ev.LeaseEnding():
             if event.code == "lost" and event.lease_id in state.leases:  # whatever its cloud will say of it
                 state = _cool(state, state.leases[event.lease_id].offer, at_s)

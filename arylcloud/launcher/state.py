@@ -135,6 +135,9 @@ class JobState:
     notified: frozenset[str] = frozenset()
     limits_unknown: frozenset[str] = frozenset()
     """Limits of which it has been said that they cannot be judged."""
+    limits_near: frozenset[str] = frozenset()
+    """Limits of which it has been said that most is used up."""
+    stalls: tuple[ev.StallSeen, ...] = ()
     losses: tuple[tuple[float, str], ...] = ()
     """(market seconds, offer key) of each loss to the cloud."""
     cooling: tuple[tuple[float, str], ...] = ()

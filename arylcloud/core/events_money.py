@@ -1,0 +1,91 @@
+"""Events about money, limits and guards: a part of ``core/events``, which names them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from arylcloud.core.offer import Offer
+from arylcloud.core.ports import PricePoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasePriced:
+    """The price in force from ``from_s`` on: what the ledger integrates."""
+
+    lease_id: str
+    from_s: float
+    usd_per_hour: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricesChecked:
+    """Whether a lease's price steps are all in the journal, where they could not be read at its release."""
+
+    lease_id: str
+    complete: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitUnknown:
+    """A limit of the user cannot be judged at present: said once."""
+
+    limit: Literal["budget"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitNear:
+    """Most of a limit is used up: said once, while there is still time to do something about it."""
+
+    limit: Literal["budget", "deadline"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StallSeen:
+    """A command, or a machine, that is there and does nothing: once per epoch (0: none), lease and kind."""
+
+    epoch: int
+    lease_id: str
+    kind: Literal["hung", "idle", "frozen"]
+    """No step for many times the usual; no step was ever shown and it says nothing; the machine is silent,
+    and its cloud says that it runs."""
+    for_s: float
+    do: Literal["report", "restart", "stop"]
+    """What is done about it."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charged:
+    """Money other than machines."""
+
+    what: Literal["egress", "storage"]
+    usd: float
+    gb: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineQuoted:
+    """What the report compares with, quoted when the choice was made, so that no later catalogue
+    changes a report. A later quote of the same ``name`` and offer replaces the earlier one."""
+
+    name: Literal["on_demand", "cheapest_per_hour", "fixed_zone"]
+    """``on_demand``: the twin of a type that the job is put on (one for each such type); ``fixed_zone``:
+    the first placement's offer; ``cheapest_per_hour``: the acceptable one with the lowest $/h."""
+    offer: Offer
+    """With its price; None in it = not known."""
+    speed: float | None = None
+    """Throughput on this offer relative to the one first chosen (same number of nodes)."""
+    prices: tuple[PricePoint, ...] = ()
+    """Price steps over the job's life (market seconds), once it has ended; else the quote holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notified:
+    topic: str
+    ok: bool
+    text: str
