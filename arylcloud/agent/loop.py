@@ -237,6 +237,7 @@ class Agent:
         if self._errors >= ERRORS_SAID:
             problem = problem or self._error
         epoch = self.state.epoch
+        pulse, read_s = self.slot.pulse, self.clock.monotonic_s()
         committed_here = self.restorer.prefetched or sync.committed
         return Heartbeat(
             lease_id=self.config.lease_id,
@@ -249,6 +250,9 @@ class Agent:
             total_steps=self.slot.progress.total_steps,
             first_step_s=self.slot.first_step_s,
             command_started_s=self.slot.started_s,
+            step_age_s=pulse.step_age_s(read_s) if pulse is not None else None,
+            step_gap_s=pulse.step_gap_s() if pulse is not None else None,
+            quiet_s=pulse.quiet_s(read_s) if pulse is not None else None,
             committed=sync.committed,
             committed_step=sync.committed_step,
             prefetched=committed_here,

@@ -12,6 +12,7 @@ from arylcloud.agent import environment, progress
 from arylcloud.agent.config import Config
 from arylcloud.agent.decide import Outcome, Run
 from arylcloud.agent.process import Command, shell_argv, signal_number
+from arylcloud.agent.pulse import Pulse
 from arylcloud.agent.shipper import Shipper, Stream, one_line
 from arylcloud.agent.sync import Saved
 from arylcloud.core.clock import Clock
@@ -50,6 +51,7 @@ class Slot:
         self.started_s: float | None = None
         self.first_step_s: float | None = None
         self.progress = progress.Progress()
+        self.pulse: Pulse | None = None
 
     def progress_file(self, epoch: EpochDoc) -> Path:
         return self._config.scratch / f"progress-{epoch.number:06d}.json"
@@ -65,6 +67,7 @@ class Slot:
         self.failed = self.ended = None
         self.started_s = self.first_step_s = self.ended_s = None
         self.progress = progress.Progress()
+        self.pulse = None
         self._read_s = float("-inf")
 
     def start(
@@ -73,12 +76,18 @@ class Slot:
         """What goes wrong is in ``failed``: the machine is at fault, not the job."""
         self._resumed_step = resumed_step
         try:
-            self._stream = self._shipper.stream(rank_stream(epoch.number, rank))
+            stream = self._stream = self._shipper.stream(rank_stream(epoch.number, rank))
+            pulse = self.pulse = Pulse(self._clock.monotonic_s(), resumed_step or 0)
+
+            def output(data: bytes) -> None:
+                pulse.said(self._clock.monotonic_s())
+                stream.write(data)
+
             self._command = Command(
                 shell_argv(spec.run, self._config.scratch),
                 cwd=self._config.workdir,
                 env=self.environment(spec, secrets, epoch, rank),
-                output=self._stream.write,
+                output=output,
                 secrets=secrets.values(),
             )
         except Exception as error:  # noqa: BLE001 - BROKEN, with its reason: another machine may do
@@ -145,6 +154,8 @@ class Slot:
         if found.step is None and saved:
             found = replace(found, step=saved[-1].step, at_s=saved[-1].saved_at_s)
         self.progress = found
+        if self.pulse is not None:
+            self.pulse.stepped(found.step, self._read_s)
         if self.first_step_s is None and found.step is not None and found.step > (self._resumed_step or 0):
             # by its own word rather than by when we looked: compressed time magnifies the difference
             at_s = found.at_s if found.at_s is not None else now_s

@@ -45,7 +45,8 @@ class LimitNear:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StallSeen:
-    """A command, or a machine, that is there and does nothing: once per epoch (0: none), lease and kind."""
+    """A command, or a machine, that is there and does nothing: once per epoch (0: none), lease and kind.
+    ``lease_id`` is empty where it is the epoch's whole gang."""
 
     epoch: int
     lease_id: str

@@ -235,12 +235,13 @@ class Heartbeat:
     first_step_s: float | None = None
     """Wall seconds at which the command of this epoch showed its first progress."""
     command_started_s: float | None = None
-    stepped_s: float | None = None
-    """Wall seconds at which ``step`` last grew in this epoch, as its command says or its checkpoints show."""
+    step_age_s: float | None = None
+    """Seconds since ``step`` last grew in this epoch; None = it has not, yet. (Spans, not moments: a clock
+    that is set must not make a command look hung.)"""
     step_gap_s: float | None = None
-    """The usual time between two such moments, over this epoch; None = too few were seen."""
-    output_s: float | None = None
-    """Wall seconds at which the command last wrote a line."""
+    """The usual time from one growth to the next in this epoch; None = too few were seen."""
+    quiet_s: float | None = None
+    """Seconds since the command last wrote something (or was started); None = no command runs."""
     committed: str | None = None
     """Key of the newest manifest that this agent committed, or resumed from."""
     committed_step: int | None = None
