@@ -22,6 +22,7 @@ from arylcloud.core.errors import (
 from arylcloud.core.live import Meter
 from arylcloud.providers.aws import session
 from arylcloud.providers.aws.errors import not_sent, translated
+from arylcloud.providers.bounds import Paging
 from arylcloud.providers.patience import Passing, Patience, retry_after_s
 
 HOME: Final = "us-east-1"
@@ -74,12 +75,13 @@ class Aws:
         """Every page; ``region`` None = where the service has its home."""
         size = {"MaxResults": _PAGE[operation]} if operation in _PAGE else {}
         token: dict[str, str] = {}
+        paging = Paging(f"aws {region or HOME}: {operation}")
         while True:
             page = self.call(service, region or HOME, operation, {**asked, **size, **token}, meter)
             yield page
             if not page.get("NextToken"):
                 return
-            token = {"NextToken": page["NextToken"]}
+            token = {"NextToken": paging.turn(page["NextToken"])}
 
     def call(self, service: str, region: str, operation: str, asked: Mapping[str, Any], meter: Meter) -> Any:
         client = self._client(service)

@@ -16,6 +16,7 @@ from arylcloud.core.ports import Resource
 from arylcloud.core.stores import JobPrefix
 from arylcloud.providers.aws.client import Calls
 from arylcloud.providers.aws.tags import as_list
+from arylcloud.providers.bounds import Paging
 from arylcloud.providers.marks import JOB, JOURNAL, name_of_job
 
 T = TypeVar("T")
@@ -138,6 +139,7 @@ def resources(calls: Calls, *, journal_id: str | None) -> tuple[Resource, ...]:
     """Roles of this journal (None: of any), for ``Infrastructure``; their region is where IAM is asked."""
     found = []
     marker: dict[str, str] = {}
+    paging = Paging("aws: list_roles")
     while True:
         page = calls.read("iam", HOME, "list_roles", PathPrefix=PATH, **marker)
         for role in page["Roles"]:
@@ -146,7 +148,7 @@ def resources(calls: Calls, *, journal_id: str | None) -> tuple[Resource, ...]:
                 found.append(resource)
         if not page.get("IsTruncated"):
             return tuple(found)
-        marker = {"Marker": page["Marker"]}
+        marker = {"Marker": paging.turn(page["Marker"])}
 
 
 def _resource(calls: Calls, name: str) -> Resource | None:

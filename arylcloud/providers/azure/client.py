@@ -20,6 +20,7 @@ from arylcloud.core.clock import SystemClock
 from arylcloud.core.errors import AccessError, ArylError, MissingExtraError, OtherCloudError, ThrottledError
 from arylcloud.core.live import Meter
 from arylcloud.providers.azure.errors import NO_ANSWER, translated
+from arylcloud.providers.bounds import Paging
 from arylcloud.providers.patience import Passing, Patience, retry_after_s
 from arylcloud.providers.web import endpoint
 
@@ -242,6 +243,18 @@ class Arm:
             sdk.map_error(status_code=response.status_code, response=response, error_map=known)
             raise sdk.HttpResponseError(response=response, error_format=_arm_format())
         return response.json() if response.content else None
+
+
+def all_of(what: str, listing: Any) -> list[Any]:
+    """Every item of every page of the SDK's own pager, which would turn pages for ever. Raises as the SDK
+    does, and OtherCloudError where the pages have no end."""
+    found: list[Any] = []
+    paging, pages = Paging(f"azure: {what}"), listing.by_page()
+    for page in pages:
+        found += page
+        if pages.continuation_token:
+            paging.turn(pages.continuation_token)
+    return found
 
 
 def _here(base: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from arylcloud.core.errors import AccessError, MissingExtraError, OtherCloudError
 from arylcloud.core.live import Answer, Meter, NotAsked, PriceColumns
 from arylcloud.providers.azure.client import Arm
+from arylcloud.providers.bounds import Paging
 from arylcloud.providers.patience import Patience
 from arylcloud.providers.web import Web
 
@@ -48,6 +49,7 @@ class Evictions:
         bands: dict[tuple[str, str], str] = {}
         left_out: Counter[str] = Counter()
         options: dict[str, Any] = {"resultFormat": "objectArray", "$top": PAGE}
+        paging = Paging(f"azure: {SOURCE}")
         while True:
             question = {"subscriptions": [subscription], "query": QUERY, "options": options}
             url = f"{self._arm.base}{PATH}?api-version={VERSION}"
@@ -65,7 +67,7 @@ class Evictions:
             following = page.get("$skipToken")
             if not following:
                 break
-            options = {**options, "$skipToken": following}
+            options = {**options, "$skipToken": paging.turn(following)}
         if str(page.get("resultTruncated", "false")).lower() == "true":
             raise OtherCloudError(f"azure: {SOURCE}: only {len(bands):,} of {page.get('totalRecords')} came")
         if not bands:

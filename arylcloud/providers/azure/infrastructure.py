@@ -17,7 +17,7 @@ from arylcloud.core.ports import Resource
 from arylcloud.providers import marks
 from arylcloud.providers.azure import tags
 from arylcloud.providers.azure.adapter import KNOWN
-from arylcloud.providers.azure.client import Arm, no_wait
+from arylcloud.providers.azure.client import Arm, all_of, no_wait
 from arylcloud.providers.azure.place import Places
 from arylcloud.providers.azure.roles import DEFINITION, IDENTITY, Identities
 from arylcloud.providers.settings import known_only
@@ -108,7 +108,8 @@ class AzureInfrastructure:
     def _list(self, kind: str, group: str) -> Iterable[Any]:
         operations = self._operations(kind)
         listing: Any = operations.list_by_resource_group if kind == DISK else operations.list
-        return self._arm.find(f"{kind}s in {group}", lambda: list(listing(group))) or []
+        what = f"{kind}s in {group}"
+        return self._arm.find(what, lambda: all_of(what, listing(group))) or []
 
     def _remove_one(self, resource: Resource) -> None:
         where = tags.split(resource.resource_id)
@@ -127,9 +128,8 @@ class AzureInfrastructure:
     def _remove_group(self, resource: Resource) -> None:
         """With everything in it: never while there is a machine, or an interface that serves one."""
         name = resource.resource_id
-        machines = self._arm.find(
-            f"machines in {name}", lambda: list(self._arm.compute.virtual_machines.list(name))
-        )
+        what, operations = f"machines in {name}", self._arm.compute.virtual_machines
+        machines = self._arm.find(what, lambda: all_of(what, operations.list(name)))
         serving = [nic for nic in self._list(NIC, name) if nic.properties.virtual_machine is not None]
         if machines or serving:
             raise _in_use(resource)

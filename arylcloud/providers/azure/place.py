@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from arylcloud.core.errors import ArylError, CapacityError, UsageError
-from arylcloud.providers.azure.client import Arm, no_wait
+from arylcloud.providers.azure.client import Arm, all_of, no_wait
 from arylcloud.providers.azure.tags import of_id, of_journal, word
 from arylcloud.providers.marks import JOURNAL
 
@@ -94,7 +94,8 @@ class Places:
         condition = f"tagName eq '{JOURNAL}'"
         if journal_id is not None:
             condition += f" and tagValue eq '{journal_id}'"
-        listed = self._arm.read("resource groups", lambda: list(self._arm.groups.list(filter=condition)))
+        what, groups = "resource groups", self._arm.groups
+        listed = self._arm.read(what, lambda: all_of(what, groups.list(filter=condition)))
         found = {}
         for one in listed:
             if word(one.properties.provisioning_state) != "Deleting":

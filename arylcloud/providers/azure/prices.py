@@ -20,6 +20,7 @@ from arylcloud.core import gpus
 from arylcloud.core.live import Answer, Known, Memory, Meter, Part, PriceColumns, Shape
 from arylcloud.core.offer import Market
 from arylcloud.providers.azure import evictions
+from arylcloud.providers.bounds import Paging
 from arylcloud.providers.patience import Patience
 from arylcloud.providers.web import Web, endpoint
 
@@ -111,12 +112,14 @@ class AzurePrices:
 
     def _items(self, condition: str, meter: Meter) -> Iterator[Mapping[str, Any]]:
         url: str | None = f"{self._base}{PATH}?api-version={VERSION}&$filter={quote(condition)}"
+        paging = Paging(f"azure: {SOURCE}")
         while url:
             page = self._web.get_json(url, meter)
             items = page.get("Items") or []
             meter.count(raw_rows=len(items))
             yield from items
-            url = self._following(page.get("NextPageLink"))
+            if (url := self._following(page.get("NextPageLink"))) is not None:
+                paging.turn(url)
 
     def _following(self, link: str | None) -> str | None:
         """The next page, at the address that we were told to ask: a proxy's answers name Microsoft's."""

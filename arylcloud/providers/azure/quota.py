@@ -13,7 +13,7 @@ from typing import Final
 
 from arylcloud.core.errors import AccessError, QuotaError, Scope
 from arylcloud.core.offer import Market, Offer
-from arylcloud.providers.azure.client import Arm
+from arylcloud.providers.azure.client import Arm, all_of
 from arylcloud.providers.azure.errors import WHERE_TO_ASK
 from arylcloud.providers.azure.skus import Skus
 from arylcloud.providers.bounds import QUOTA_KEPT_S
@@ -76,8 +76,9 @@ class Quotas:
             return known[0]
 
     def _ask(self, region: str) -> dict[str, tuple[str, float, float]] | None:
+        what, usage = f"quotas in {region}", self._arm.compute.usage
         try:
-            listed = self._arm.read(f"quotas in {region}", lambda: list(self._arm.compute.usage.list(region)))
+            listed = self._arm.read(what, lambda: all_of(what, usage.list(region)))
         except AccessError:
             return None  # may launch, may not read quotas: Azure itself will tell
         named = [(str(one.name.value), float(one.limit), float(one.current_value)) for one in listed]

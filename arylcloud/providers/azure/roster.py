@@ -14,7 +14,7 @@ from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import Machine, MachineState
 from arylcloud.providers import marks
 from arylcloud.providers.azure import tags
-from arylcloud.providers.azure.client import Arm
+from arylcloud.providers.azure.client import Arm, all_of
 from arylcloud.providers.azure.ends import Ends
 from arylcloud.providers.azure.listprice import ListPrices
 from arylcloud.providers.azure.making import Making
@@ -73,9 +73,8 @@ class Roster:
         return tuple(found.values())
 
     def _list(self, group: str) -> list[Any]:
-        found = self._arm.find(
-            f"machines in {group}", lambda: list(self._arm.compute.virtual_machines.list(group))
-        )
+        what, machines = f"machines in {group}", self._arm.compute.virtual_machines
+        found = self._arm.find(what, lambda: all_of(what, machines.list(group)))
         return found or []  # a group that has just been removed
 
     def entitle(self, vm: Any) -> None:

@@ -238,9 +238,9 @@ class GcpProvider:
 
     def _allowed(self, spec: MachineSpec, machine: Machine) -> Machine:
         """The job's account may delete this one machine. Where we may not allow that, it can still switch
-        itself off, and is deleted by whoever lists it next."""
+        itself off, and its launcher has it deleted."""
         account = spec.identity
-        if account is None or machine.state is MachineState.GONE:
+        if account is None or machine.state in (MachineState.GONE, MachineState.STOPPING):
             return machine
         policy = {"policy": {"bindings": [{"role": ENDS_ITSELF, "members": [f"serviceAccount:{account}"]}]}}
         try:

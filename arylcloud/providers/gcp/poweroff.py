@@ -1,7 +1,7 @@
 """How a machine ends itself: by deleting itself, where it has an identity that may; else by switching off.
 
 Tried some times, the metadata service without a proxy; what fails is told in the machine's log. ``shutdown``
-alone stops the bill for everything but the disk; who lists the machines next deletes that.
+alone stops the bill for everything but the disk; the machine's launcher, or ``gc``, has that deleted.
 """
 
 from __future__ import annotations

@@ -19,8 +19,6 @@ from arylcloud.providers.sightings import Sightings
 
 log = logging.getLogger("arylcloud.gcp")
 MISSING: Final = frozenset(["notFound", "RESOURCE_NOT_FOUND", "HTTP_404"])
-AGAIN_S: Final = 60.0
-"""After the first order to delete what has stopped."""
 UNTOLD_S: Final = 60.0
 """For so long after a machine is missing an operation may come that says why."""
 
@@ -36,8 +34,8 @@ class Roster:
         self._missing_s: dict[str, float] = {}
 
     def of_journal(self, journal_id: str | None) -> tuple[Machine, ...]:
-        """One call for all regions. Of this journal's machines, one that has switched itself off is deleted:
-        its disk would be paid for until then."""
+        """One call for all regions. A machine that has switched itself off is STOPPING: its disk is paid for
+        until it is deleted, which its launcher asks for, or ``gc``."""
         of_it = ":*" if journal_id is None else f"={journal_id}"
         pages = self._calls.pages(
             "Instances",
@@ -46,7 +44,6 @@ class Roster:
             filter=f"labels.{marks.JOURNAL}{of_it}",
             max_results=500,
         )
-        tidy = journal_id is not None
         found: dict[str, Machine] = {}
         for one in (one for _, inside in pages for one in inside.instances):
             machine = naming.machine(one)
@@ -54,22 +51,22 @@ class Roster:
                 continue
             other = found.get(machine.instance_id)  # in a zone that had no room for it
             if other is None or other.launched_s < machine.launched_s:
-                found[machine.instance_id] = self._listed(machine, tidy=tidy)
+                found[machine.instance_id] = self._listed(machine)
         for known in self._sightings.live():
             if known.instance_id not in found and journal_id in (None, known.journal_id):
-                found[known.instance_id] = self.unlisted(known, tidy=tidy)
+                found[known.instance_id] = self.unlisted(known)
         for known in self._sightings.ended():
             if journal_id in (None, known.journal_id):
                 listed = found.setdefault(known.instance_id, known)
                 if listed.state is not MachineState.GONE:  # a list that lags; or it is there all the same
-                    found[known.instance_id] = self.unlisted(listed, tidy=tidy)
+                    found[known.instance_id] = self.unlisted(listed)
         return tuple(found[name] for name in sorted(found))
 
     def get(self, name: str, zone: str) -> Machine | None:
         """As it is, whatever lists say; None = there is none of ours."""
         found = self._calls.find("Instances", "get", project=self._calls.project, zone=zone, instance=name)
         machine = None if found is None else naming.machine(found)
-        return None if machine is None else self._listed(machine, tidy=False)
+        return None if machine is None else self._listed(machine)
 
     def allocated(self, name: str, zone: str) -> bool:
         """Whether it has got its place: what follows is its start."""
@@ -90,7 +87,7 @@ class Roster:
             if error.code not in MISSING:
                 raise
 
-    def unlisted(self, known: Machine, *, tidy: bool = False) -> Machine:
+    def unlisted(self, known: Machine) -> Machine:
         """It was there: a list that lags, or its end. Without our labels, it is there all the same."""
         assert known.zone is not None
         found = self._calls.find(
@@ -100,7 +97,7 @@ class Roster:
         if machine is not None:
             if found is not None and naming.machine(found) is None:
                 log.warning("somebody has removed our labels from %s", known.instance_id)
-            return self._listed(machine, tidy=tidy)
+            return self._listed(machine)
         asked_s = self._sightings.asked_s(known.instance_id)
         told = fate(self._calls, known, asked=asked_s is not None)
         with self._lock:
@@ -123,7 +120,7 @@ class Roster:
             self._sightings.saw(known)
         return self.unlisted(known)
 
-    def _listed(self, machine: Machine, *, tidy: bool) -> Machine:
+    def _listed(self, machine: Machine) -> Machine:
         self._sightings.saw(replace(machine, state=MachineState.RUNNING, ended_s=None, end_cause=None))
         with self._lock:
             self._missing_s.pop(machine.instance_id, None)
@@ -133,19 +130,10 @@ class Roster:
         ended = self._sightings.of_token(machine.token)
         if ended is None or ended.ended_s is None:
             told = fate(self._calls, machine, asked=asked_s is not None)
-            ended_s = (told and told.ended_s) or machine.ended_s or time.time()
-            cause = EndCause.SELF if told is None or told.ended_s is None else told.cause
-            if told is None:  # nothing is written down: a later look may tell
-                ended = replace(machine, ended_s=ended_s, end_cause=EndCause.UNKNOWN)
-            else:
-                ended = self._ended(machine, ended_s, cause)
-        if tidy and (asked_s is None or time.time() - asked_s > AGAIN_S):
-            log.info("%s is stopped: it is deleted, with its disk", machine.instance_id)
-            try:
-                self.ask_end(machine)
-            except ArylError as error:  # a later list does it
-                log.warning("%s", error.message)
-        return ended
+            if told is not None:  # else nothing is written down: a later look may tell
+                ended_s = told.ended_s or machine.ended_s or time.time()
+                self._ended(machine, ended_s, EndCause.SELF if told.ended_s is None else told.cause)
+        return replace(machine, state=MachineState.STOPPING, ended_s=None, end_cause=None)
 
 
 def _as_made(spec: MachineSpec, zone: str, launched_s: float) -> Machine:

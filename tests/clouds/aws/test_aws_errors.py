@@ -17,8 +17,11 @@ from arylcloud.core.errors import (
     ThrottledError,
     UsageError,
 )
+from arylcloud.core.live import Meter
 from arylcloud.core.offer import Market
-from arylcloud.providers.aws import client, quota
+from arylcloud.providers.aws import client, quota, roles
+from arylcloud.providers.aws.ask import Aws
+from arylcloud.providers.patience import Patience
 
 CODES = [
     ("InsufficientInstanceCapacity", 500, CapacityError),
@@ -155,6 +158,14 @@ def test_pages_that_have_no_end(account: Account, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(calls, "read", lambda *_, **__: {"Reservations": [], "NextToken": "same"})
     with pytest.raises(OtherCloudError, match="no end"):
         calls.pages("ec2", "us-east-1", "describe_instances", "Reservations")
+    asking = Aws(None, Patience())
+    monkeypatch.setattr(asking, "call", lambda *_: {"SpotPriceHistory": [], "NextToken": "same"})
+    with pytest.raises(OtherCloudError, match="no end"):
+        list(asking.pages("ec2", "us-east-1", "describe_spot_price_history", {}, Meter()))
+    answer = {"Roles": [], "IsTruncated": True, "Marker": "same"}
+    monkeypatch.setattr(calls, "read", lambda *_, **__: answer)
+    with pytest.raises(OtherCloudError, match="no end"):
+        roles.resources(calls, journal_id=None)
 
 
 def test_no_sdk(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:

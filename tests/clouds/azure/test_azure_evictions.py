@@ -24,6 +24,7 @@ from arylcloud.pricing.hazard import read_advisor
 from arylcloud.pricing.livefile import advisor_file
 from arylcloud.pricing.refresh import Outcome, Refreshed, refresh
 from arylcloud.providers.azure.evictions import QUERY, Evictions
+from arylcloud.providers.azure.prices import create
 from arylcloud.providers.patience import Patience
 from arylcloud.providers.registry import load_source
 from arylcloud.providers.web import Web
@@ -93,6 +94,16 @@ def test_pages_need_an_id_and_half_an_answer_is_none(world: World, monkeypatch: 
     world.sub.page = 2
     with pytest.raises(OtherCloudError, match="only 2 of 3 came"):
         world.ask(A100, T4)
+
+
+def test_pages_that_have_no_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = {"data": [], "$skipToken": "same", "Items": [], "NextPageLink": "https://x.invalid/?$skip=0"}
+    monkeypatch.setattr(Web, "_once", lambda *_: page)
+    with pytest.raises(OtherCloudError, match="no end"):
+        world.ask(A100, T4)
+    prices = create({"retail_prices": "http://127.0.0.1:9"}, Patience(clock=world.clock))
+    with pytest.raises(OtherCloudError, match="no end"):
+        prices.of_size("eastus", T4)
 
 
 def test_what_azure_refuses(world: World) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from clouds.asking import spec
+from clouds.azure.arm import Reply
 from clouds.azure.emulator import AzureEmulator
 from clouds.azure.lists import action as permission
 from clouds.azure.offers import T4, connect, offer
@@ -401,6 +402,31 @@ def test_pages_that_have_no_end(connected: Connect, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(arm, "rest", lambda *_, **__: page)
     with pytest.raises(OtherCloudError, match="no end"):
         permissions.missing(arm, {})
+
+
+def test_the_sdk_s_own_pagers_have_an_end(
+    azure: AzureEmulator, sub: Subscription, connected: Connect
+) -> None:
+    """They would follow a link to themselves for ever."""
+    adapter, ours = connected(), infrastructure.create(Path("/nonexistent"), azure.settings(sub))
+    adapter.create(spec(offer()))
+    plain = azure.arm.paged
+    azure.arm.paged = lambda asked, items: Reply(  # type: ignore[method-assign]
+        body={"value": [], "nextLink": f"{azure.arm.url}{asked.path}?api-version=2024-01-01&$skiptoken=1"}
+    )
+    try:
+        asks: list[Callable[[], object]] = [
+            lambda: adapter.list_machines(journal_id=JOURNAL),
+            lambda: adapter._roster._list(GROUP),
+            lambda: adapter._quotas._ask("eastus"),
+            lambda: ours._list(infrastructure.NIC, GROUP),
+            lambda: ours._list(infrastructure.DISK, GROUP),
+        ]
+        for ask in asks:
+            with pytest.raises(OtherCloudError, match="no end"):
+                ask()
+    finally:
+        azure.arm.paged = plain  # type: ignore[method-assign]
 
 
 def test_questions_are_asked_again_and_orders_are_not(sub: Subscription, connected: Connect) -> None:

@@ -216,17 +216,19 @@ def test_a_machine_missing_twice_for_a_moment_is_not_gone(
 def test_a_machine_that_switches_itself_off(
     gcp: GcpEmulator, project: Project, adapter: GcpProvider, tmp_path: Path, settings: dict[str, str]
 ) -> None:
-    """It is stopped, not deleted: its disk would be paid for, so who lists its journal deletes it."""
+    """It is stopped, not deleted: its disk is paid for until its end is asked for. A list changes nothing."""
     machine = adapter.create(spec(offer(market=Market.ON_DEMAND)))
     gcp.ended_itself(machine.instance_id)
     onlooker = connect(tmp_path / "other", settings)
-    (seen,) = onlooker.list_machines(journal_id=None)  # `gc --dryrun`: changes nothing
-    assert (seen.state, seen.end_cause) == (MachineState.GONE, EndCause.SELF)
+    for journal, who in ((None, onlooker), ("journal-1", onlooker), ("journal-1", adapter)):
+        (seen,) = who.list_machines(journal_id=journal)
+        assert (seen.state, seen.ended_s, seen.end_cause) == (MachineState.STOPPING, None, None)
     (left,) = [r for r in infrastructure.create(tmp_path, settings).resources(journal_id=None) if r.costs]
     assert (left.kind, left.journal_id, left.job_id) == ("stopped-instance", "journal-1", "job-1")
     assert project.called["instances.delete"] == 0
+    adapter.terminate(seen)
     end = gone(adapter, machine)
-    assert end.end_cause is EndCause.SELF
+    assert end.end_cause is EndCause.SELF  # not by us, who only cleared up
     assert end.ended_s == pytest.approx(project.lives[machine.instance_id].ended_s, abs=0.05)
     seen = of(adapter, machine.instance_id, "journal-1")
     assert seen is not None
@@ -250,9 +252,11 @@ def test_a_machine_that_deletes_itself(tmp_path: Path) -> None:
         (asked,) = [o for o in project.operations.values() if o["operationType"] == "delete"]
         assert asked["user"] == account
         assert project.disks == {}
-        # without the right: switched off, and deleted by the next list
+        # without the right: switched off, and its end is its launcher's to ask for
         project.denied.add("compute.instances.setIamPolicy")
         second = adapter.create(spec(offer(), user_data=script, identity=account))
+        wait_for(lambda: project.lives[second.instance_id].cause != "", "its end")
+        adapter.terminate(second)
         assert gone(adapter, second).end_cause is EndCause.SELF
         assert project.lives[second.instance_id].cause == "compute.instances.guestTerminate"
         assert booting.boots is not None
