@@ -14,6 +14,7 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from arylcloud.checkpoint.restore import read_manifest
@@ -24,6 +25,7 @@ from arylcloud.core.errors import AccessError, CloudError, IntegrityError, Store
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import Machine, ObjectStore, Provider
 from arylcloud.launcher.actions import CheckpointSeen, Observed
+from arylcloud.launcher.listing import Ask, Lists
 from arylcloud.launcher.pace import Pace
 from arylcloud.launcher.state import JobState
 
@@ -57,6 +59,10 @@ class Observer:
     _paces: dict[str, Pace] = field(default_factory=dict)
     _published: int = 0
     _unreadable: dict[str, str] = field(default_factory=dict)
+    _lists: Lists[tuple[Machine, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._lists = Lists(self.clock)
 
     def observe(self, state: JobState) -> Observed:
         machines, listed = self._machines(state)
@@ -92,8 +98,7 @@ class Observer:
 
     def _machines(self, state: JobState) -> tuple[tuple[Machine, ...], frozenset[str]]:
         clouds = {lease.offer.cloud for lease in state.leases.values()} | set(self.clouds)
-        found: list[Machine] = []
-        listed: set[str] = set()
+        asks: dict[str, Ask[tuple[Machine, ...]]] = {}
         for cloud in sorted(clouds):
             provider = self.providers.get(cloud)
             if provider is None:
@@ -103,22 +108,26 @@ class Observer:
             concerned = pace.concerned(
                 state, cloud, now_s=self.clock.now_s(), read_s=self.clock.monotonic_s()
             )
-            if concerned is None:
+            if concerned is not None or self._lists.waiting(cloud):
+                call = partial(provider.list_machines, journal_id=state.journal_id, offers=concerned or ())
+                asks[cloud] = Ask(call=call, stamp=_leases_of(state, cloud))
+        answers = self._lists.ask(asks)
+        found: list[Machine] = []
+        listed: set[str] = set()
+        for cloud in asks:
+            answer = answers.get(cloud)
+            if answer is not None and not isinstance(answer, Exception):
+                listed.add(cloud)
+                self._unlisted_since_s.pop(cloud, None)
+                found.extend(m for m in answer if m.job_id == state.job_id)
                 continue
-            try:
-                machines = provider.list_machines(journal_id=state.journal_id, offers=concerned)
-            except (CloudError, AccessError) as error:
-                log.warning("%s cannot be listed: %s", cloud, error.message)
-                self._unlisted_since_s.setdefault(cloud, self.clock.monotonic_s())
-                continue
-            except Exception:
-                # an odd answer of one cloud must not keep this launcher from the machines of the others
-                log.exception("%s cannot be listed, by a bug of ours", cloud)
-                self._unlisted_since_s.setdefault(cloud, self.clock.monotonic_s())
-                continue
-            listed.add(cloud)
-            self._unlisted_since_s.pop(cloud, None)
-            found.extend(m for m in machines if m.job_id == state.job_id)
+            self._unlisted_since_s.setdefault(cloud, self.clock.monotonic_s())
+            if answer is None:
+                log.warning("%s has not said yet which machines it has", cloud)
+            elif isinstance(answer, (CloudError, AccessError)):
+                log.warning("%s cannot be listed: %s", cloud, answer.message)
+            else:  # an odd answer of one cloud must not keep this launcher from the machines of the others
+                log.error("%s cannot be listed, by a bug of ours", cloud, exc_info=answer)
         return tuple(found), frozenset(listed)
 
     def _due(self, state: JobState) -> bool:
@@ -227,3 +236,9 @@ class Observer:
                 log.warning("%s", error.message)
             self._unreadable[key] = error.message
             return None
+
+
+def _leases_of(state: JobState, cloud: str) -> frozenset[tuple[str, LeasePhase, str | None]]:
+    """What a list of ``cloud`` is read against."""
+    leases = (lease for lease in state.leases.values() if lease.offer.cloud == cloud)
+    return frozenset((lease.lease_id, lease.phase, lease.instance_id) for lease in leases)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,15 @@ from support.scenarios import finish
 
 from arylcloud.core import events as ev
 from arylcloud.core import protocol as mail
+from arylcloud.core.clock import ManualClock
+from arylcloud.core.errors import ThrottledError
+from arylcloud.core.offer import Offer
 from arylcloud.core.phases import JobPhase, LeasePhase
-from arylcloud.core.ports import ObjectInfo
+from arylcloud.core.ports import Machine, ObjectInfo
+from arylcloud.launcher.listing import LATE_S, Ask, Lists
 from arylcloud.launcher.observe import Observer
 from arylcloud.launcher.pace import Pace
+from arylcloud.simulation.world import World
 
 
 class Counting(Mailbox):
@@ -189,3 +195,90 @@ def test_an_odd_answer_of_one_cloud_hides_no_machine_of_another(
     assert h.world.cloud in seen.listed
     assert len(seen.machines) == 1
     assert "by a bug of ours" in caplog.text
+
+
+# ---------------------------------------------------------------- a cloud that hangs
+
+
+class Hanging(World):
+    """Its list does not return until it is let go."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock=clock, cloud="gcp")
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:
+        found = super().list_machines(journal_id=journal_id, offers=offers)
+        self.go_on.wait()
+        return found
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Iterator[tuple[Harness, Hanging]]:
+    """A job on aws that might go to gcp, too; its launcher does not wait long."""
+    h = Harness(tmp_path)
+    other = Hanging(h.clock)
+    h.launcher.executor.providers["gcp"] = other  # type: ignore[index]  # the harness's own dict
+    h.launcher.observer.clouds = ("aws", "gcp")
+    h.launcher.observer._lists.wait_s = 0.02
+    yield h, other
+    other.go_on.set()
+    h.journal.close()
+
+
+def test_a_cloud_that_hangs_keeps_nobody_from_the_others(beside: tuple[Harness, Hanging]) -> None:
+    h, other = beside
+    h.agents.total_steps = 100_000
+    h.until(JobPhase.RUNNING)
+    other.go_on.clear()
+    asked = other.lists
+    lost = h.running[0]
+    h.world.interrupt(lost.instance_id)
+    h.tick(3)
+    assert h.state.leases[lost.spec.lease_id].phase is LeasePhase.RELEASED, "aws has said so"
+    assert other.lists == asked + 1, "the call under way is not made again"
+    seen = h.launcher.observer.observe(h.state)
+    assert seen.listed == {"aws"}
+    assert seen.unlisted_s["gcp"] >= 2.0
+    other.go_on.set()
+    while "gcp" not in h.launcher.observer.observe(h.state).listed:
+        pass  # its thread has yet to run
+    assert "gcp" not in h.launcher.observer.observe(h.state).unlisted_s
+    h.request("stop")
+    finish(h, JobPhase.STOPPED)
+
+
+def test_a_late_list_says_nothing_about_leases_that_have_come_since() -> None:
+    clock, go_on = ManualClock(0.0), threading.Event()
+    lists: Lists[str] = Lists(clock, wait_s=0.0)
+
+    def call() -> str:
+        go_on.wait()
+        return "what there was"
+
+    def answered(stamp: str) -> dict[str, str | Exception]:
+        assert lists.ask({"aws": Ask(call=call, stamp="before")}) == {}
+        go_on.set()
+        lists._under_way["aws"].done.wait()
+        found = lists.ask({"aws": Ask(call=call, stamp=stamp)})
+        go_on.clear()
+        return found
+
+    assert answered("before") == {"aws": "what there was"}
+    assert answered("after") == {}
+    assert not lists.waiting("aws"), "it is asked again at the next look"
+    assert lists.ask({"aws": Ask(call=call, stamp="before")}) == {}
+    clock.at_s += LATE_S + 1
+    go_on.set()
+    lists._under_way["aws"].done.wait()
+    assert lists.ask({"aws": Ask(call=call, stamp="before")}) == {}, "too old"
+
+
+def test_what_a_list_raises_comes_back_to_whoever_asked() -> None:
+    error = ThrottledError("429")
+
+    def call() -> str:
+        raise error
+
+    assert Lists(ManualClock(0.0)).ask({"aws": Ask(call=call, stamp=0)}) == {"aws": error}
