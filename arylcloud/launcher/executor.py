@@ -21,7 +21,6 @@ from arylcloud.core.errors import (
     LocalStateError,
     QuotaError,
     StoreError,
-    ThrottledError,
     UsageError,
 )
 from arylcloud.core.offer import Offer
@@ -72,6 +71,10 @@ class Executor:
     fence: Fence = field(init=False)
     prices: Prices = field(init=False)
     _last_end_s: dict[str, float] = field(default_factory=dict)
+    _unasked: set[str] = field(default_factory=set)
+    """Leases of this launcher that are journaled, and of which no cloud has been asked yet."""
+    _boot_failed_s: float | None = None
+    """Monotonic seconds."""
 
     def __post_init__(self) -> None:
         self.steady = SlewedClock(self.clock)
@@ -149,8 +152,8 @@ class Executor:
                 return self._notify(state, action)
 
     def _create(self, state: JobState, action: act.CreateLease) -> JobState:
-        first = action.lease_id not in state.leases
-        if first:
+        new = action.lease_id not in state.leases
+        if new:
             state = self.note(
                 state,
                 ev.LeaseIntended(
@@ -166,13 +169,16 @@ class Executor:
             )
         else:  # intended before a crash, or before a mailbox that did not answer: it has it first
             self.journal.flush(state.job_id, self.store)
+        first = new or action.lease_id in self._unasked
+        if first:
+            self._unasked.add(action.lease_id)
         provider = self.providers[action.offer.cloud]
         try:
-            boot = self.boot(action)
-        except (StoreError, ThrottledError, LocalStateError):  # at the next tick
-            raise
-        except (CloudError, AccessError, UsageError) as error:  # no machine has been asked for, this time
+            boot = self._booted(action)
+        except (AccessError, UsageError) as error:  # no machine has been asked for, this time
             return self._refused(state, action, error) if first else self._uncertain(state, action, error)
+        if boot is None:  # the lease stays INTENDED: the same again at a later tick
+            return state
         spec = MachineSpec(
             token=action.token,
             journal_id=state.journal_id,
@@ -189,6 +195,7 @@ class Executor:
         )
         self.journal.check_fence(state.job_id, self.store, self.writer)  # whatever this tick has read
         self.probe("before create")
+        self._unasked.discard(action.lease_id)
         try:
             machine = provider.create(spec)
         except LocalStateError:  # of our own disk
@@ -200,6 +207,28 @@ class Executor:
         self.probe("after create")
         billing = provider.capabilities().billing
         return self.note(state, created_event(action.lease_id, machine, billing), strict=False)
+
+    def _booted(self, action: act.CreateLease) -> Boot | None:
+        """What the machine is made with. None: the store, or its cloud, has no answer at present, which says
+        nothing about the offer. Raises LocalStateError, and with words of its own what no waiting mends."""
+        last = self._boot_failed_s
+        if last is not None and self.clock.monotonic_s() - last < self.timing.end_retry_s:
+            return None
+        try:
+            boot = self.boot(action)
+        except LocalStateError:
+            raise
+        except CloudError as error:
+            log.warning("no machine can be given access to the store yet: %s", error.message)
+            self._boot_failed_s = self.clock.monotonic_s()
+            return None
+        except (AccessError, UsageError) as error:
+            said = f"machines on {action.offer.cloud} cannot be given access to {self.store.uri}: "
+            raise type(error)(
+                said + error.message, hint=error.hint, code=error.code, scope=error.scope
+            ) from error
+        self._boot_failed_s = None
+        return boot
 
     def _refused(self, state: JobState, action: act.CreateLease, error: ArylError) -> JobState:
         state = self.note(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import http.client
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,17 @@ from support.harness import JOB, OFFERS, TIMING, Crash, Harness, spec
 from support.scenarios import finish
 
 from arylcloud.core import events as ev
+from arylcloud.core.errors import (
+    AccessError,
+    ArylError,
+    OtherCloudError,
+    QuotaError,
+    StoreError,
+    ThrottledError,
+)
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.launcher import actions as act
+from arylcloud.launcher.executor import Boot
 
 RUNNING = JobPhase.RUNNING
 
@@ -262,3 +272,48 @@ def test_a_machine_that_never_came_to_run_is_ended_at_once(tmp_path: Path) -> No
     h.tick(8)
     assert h.world.born[first].ended_s is not None
     finish(h, within=400)
+
+
+# ---------------------------------------------------------------- what a machine is made with
+
+
+def fail_boots(h: Harness, *errors: ArylError) -> list[float]:
+    """The next machines cannot be given access to the store; when it was tried."""
+    left, tried = list(errors), []
+
+    def boot(_action: act.CreateLease) -> Boot:
+        tried.append(h.clock.at_s)
+        if left:
+            raise left.pop(0)
+        return Boot(user_data="stub")
+
+    h.launcher.executor.boot = boot
+    return tried
+
+
+@pytest.mark.parametrize("kind", [QuotaError, OtherCloudError, ThrottledError, StoreError])
+def test_what_the_stores_cloud_says_bars_no_offer(tmp_path: Path, kind: type[ArylError]) -> None:
+    """No role for the job, no answer of its bucket: the offer is as good as it was, and asked for with the
+    same token once the store can be had; meanwhile what else is to be done in the tick is done."""
+    h = Harness(tmp_path)
+    tried = fail_boots(h, kind("too many roles"), kind("too many roles"))
+    h.world.troubles.append("capacity")
+    h.tick(2)
+    assert h.world.creates == 0
+    assert [x.phase for x in h.state.leases.values()] == [LeasePhase.INTENDED]
+    assert not h.state.bars
+    finish(h)
+    first, second = h.state.leases.values()
+    assert all(b - a >= TIMING.end_retry_s for a, b in pairwise(tried[:3]))
+    assert first.phase is LeasePhase.REFUSED, "its first call: the cloud's word holds"
+    assert {bar.code for bar in h.state.bars} == {"capacity"}
+    assert second.offer.key == OFFERS[1].key
+
+
+def test_a_store_that_gives_no_access_is_named(tmp_path: Path) -> None:
+    h = Harness(tmp_path)
+    fail_boots(h, AccessError("iam:CreateRole is not allowed", hint="ask for it"))
+    finish(h, JobPhase.FAILED)
+    assert h.state.phase_code == "access"
+    assert f"cannot be given access to {h.store.uri}: iam:CreateRole is not allowed" in h.state.phase_text
+    assert h.world.creates == 0
