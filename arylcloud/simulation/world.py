@@ -7,6 +7,7 @@ and simulations say what happens when. ``alive`` and ``born`` are the truth that
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -73,7 +74,8 @@ class World:
     cloud: str = "aws"
     market_clock: MarketClock = field(default_factory=MarketClock)
     troubles: deque[Trouble] = field(default_factory=deque)
-    """For the next creates, in order; then all is well."""
+    """For the next creates, in order; then what ``trouble_of`` says."""
+    trouble_of: Callable[[MachineSpec], Trouble] = field(default=lambda _spec: "none")
     landing_s: float = 5.0
     """How late a machine lands whose create had no answer."""
     full: set[str] = field(default_factory=set)
@@ -85,6 +87,13 @@ class World:
     says: dict[str, ArylError] = field(default_factory=dict)
     """By offer key: what every create of it is answered with."""
     list_lag_s: float = 0.0
+    """How late a new machine is listed."""
+    end_lag_s: float = 0.0
+    """How long one that has ended is still listed as it was."""
+    forget_s: float = math.inf
+    """How long one that has ended is listed at all."""
+    ahead_s: float = 0.0
+    """Of this cloud's own clock: all moments that it names have it."""
     list_every_s: float = 0.0
     """What it asks of launchers."""
     lists_fail: bool = False
@@ -105,14 +114,19 @@ class World:
     """A repeated create meets the next trouble, too, instead of finding the first one's machine."""
     creates: int = 0
     """Calls of ``create``, refused ones included."""
+    _living: dict[str, WorldMachine] = field(default_factory=dict)
+    """Those that have not ended."""
+    _shown: dict[str, WorldMachine] = field(default_factory=dict)
+    """Those that have not been forgotten."""
+    _by_token: dict[str, WorldMachine] = field(default_factory=dict)
 
     # ------------------------------------------------------------ what happens
 
     def advance(self, seconds: float) -> None:
         self.clock.at_s += seconds
         now_s = self.clock.at_s
-        for machine in self.born.values():
-            if machine.ended_s is not None or machine.lands_at_s > now_s:
+        for machine in tuple(self._living.values()):
+            if machine.lands_at_s > now_s:
                 continue
             if machine.stopping_until_s is not None and machine.stopping_until_s <= now_s:
                 self._end(machine, machine.stopping_until_s, EndCause.TERMINATED)
@@ -142,15 +156,19 @@ class World:
 
     def _end(self, machine: WorldMachine, at_s: float, cause: EndCause) -> None:
         machine.ended_s, machine.cause = at_s, cause
+        self._living.pop(machine.instance_id, None)
 
     @property
     def alive(self) -> tuple[WorldMachine, ...]:
-        return tuple(m for m in self.born.values() if m.alive(self.clock.at_s))
+        return tuple(m for m in self._living.values() if m.alive(self.clock.at_s))
+
+    def alive_of(self, job_id: str) -> tuple[WorldMachine, ...]:
+        return tuple(m for m in self.alive if m.spec.job_id == job_id)
 
     @property
     def landing(self) -> bool:
         """Whether some machine is still on its way."""
-        return any(m.lands_at_s > self.clock.at_s for m in self.born.values())
+        return any(m.lands_at_s > self.clock.at_s for m in self._living.values())
 
     # ------------------------------------------------------------ the port
 
@@ -170,16 +188,15 @@ class World:
     def quote(self, offer: Offer) -> Offer:
         if offer.key in self.unsold:
             raise CapacityError(f"{offer.key} is not sold", code="Unsupported")
-        now_s = self.clock.at_s
-        price = self._price_at(offer, self.price_of(offer), self.market_clock.market_s(now_s))
-        as_of = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        price = self._price_at(offer, self.price_of(offer), self._market_now_s())
+        as_of = datetime.fromtimestamp(self.clock.at_s + self.ahead_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return replace(offer, usd_per_hour=price, as_of=as_of, source=self.cloud)
 
     def create(self, spec: MachineSpec) -> Machine:
         self.creates += 1
         now_s = self.clock.at_s
-        first = next((m for m in self.born.values() if m.spec.token == spec.token), None)
-        trouble = self.troubles.popleft() if self.troubles else None
+        first = self._by_token.get(spec.token)
+        trouble = self.troubles.popleft() if self.troubles else self.trouble_of(spec)
         if trouble == "throttled":
             raise ThrottledError("request limit exceeded", code="RequestLimitExceeded")
         if trouble == "access":
@@ -209,7 +226,9 @@ class World:
             visible_at_s=lands_at_s + self.list_lag_s,
             address=f"10.0.0.{number}",
         )
-        self.born[machine.instance_id] = machine
+        for known in (self.born, self._living, self._shown):
+            known[machine.instance_id] = machine
+        self._by_token.setdefault(spec.token, machine)
         if trouble == "lost_answer":
             raise OtherCloudError("the answer was lost", code="RequestTimeout")
         if trouble == "capacity_and_lands":
@@ -222,9 +241,14 @@ class World:
             raise ThrottledError("describe: request limit exceeded")
         now_s = self.clock.at_s
         regions = {offer.region for offer in offers}
+        forgotten = [
+            i for i, m in self._shown.items() if m.ended_s is not None and now_s > m.ended_s + self.forget_s
+        ]
+        for instance_id in forgotten:
+            del self._shown[instance_id]
         return tuple(
             self._row(m)
-            for m in self.born.values()
+            for m in self._shown.values()
             if m.visible_at_s <= now_s
             and journal_id in (None, m.spec.journal_id)
             and (not regions or m.spec.offer.region in regions)
@@ -250,28 +274,31 @@ class World:
         return () if price is None or to_s < from_s else (PricePoint(from_s=from_s, usd_per_hour=price),)
 
     def _no_room(self, offer: Offer, trouble: str | None) -> bool:
-        there = sum(m.ended_s is None and m.spec.offer.key == offer.key for m in self.born.values())
+        there = sum(m.spec.offer.key == offer.key for m in self._living.values())
         full = offer.key in self.full or offer.key in self.unsold
         return trouble == "capacity" or full or there >= self.room.get(offer.key, there + 1)
 
     def _held_to_cap(self, spec: MachineSpec) -> None:
         """By the price that it names; what it charges in the end (``price_of``) may be another."""
-        price = self._price_at(
-            spec.offer, spec.offer.usd_per_hour, self.market_clock.market_s(self.clock.at_s)
-        )
+        price = self._price_at(spec.offer, spec.offer.usd_per_hour, self._market_now_s())
         if price is not None and spec.max_usd_per_hour is not None and price > spec.max_usd_per_hour:
             raise CapacityError(f"{spec.offer.key} costs ${price:.4f}/h", code="SpotMaxPriceTooLow")
 
     def _price_now(self, machine: WorldMachine) -> float | None:
-        now_s = self.market_clock.market_s(self.clock.at_s)
-        return self._price_at(machine.spec.offer, machine.price, now_s)
+        return self._price_at(machine.spec.offer, machine.price, self._market_now_s())
+
+    def _market_now_s(self) -> float:
+        return self.market_clock.market_s(self.clock.at_s + self.ahead_s)
 
     def _price_at(self, offer: Offer, else_usd: float | None, at_s: float) -> float | None:
         past = [p for p in self.steps.get(offer.key, ()) if p.from_s <= at_s]
         return past[-1].usd_per_hour if past else else_usd
 
     def _row(self, machine: WorldMachine) -> Machine:
-        if machine.ended_s is not None:
+        seen_s = machine.ended_s
+        if seen_s is not None and self.clock.at_s < seen_s + self.end_lag_s:
+            seen_s = None
+        if seen_s is not None:
             state = MachineState.GONE
         elif machine.stopping_until_s is not None or machine.off:
             state = MachineState.STOPPING
@@ -291,9 +318,9 @@ class World:
             market=spec.offer.market.value,
             state=state,
             usd_per_hour=self._price_now(machine),
-            launched_s=market.market_s(machine.lands_at_s),
-            ended_s=None if machine.ended_s is None else market.market_s(machine.ended_s),
-            end_cause=machine.cause,
+            launched_s=market.market_s(machine.lands_at_s + self.ahead_s),
+            ended_s=None if seen_s is None else market.market_s(seen_s + self.ahead_s),
+            end_cause=None if seen_s is None else machine.cause,
             address=machine.address,
             until_s=spec.until_s,
         )

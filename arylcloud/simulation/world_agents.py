@@ -66,7 +66,7 @@ class Agents:
     """Manifests written per epoch."""
 
     def step(self) -> None:
-        for machine in self.world.alive:
+        for machine in self.world.alive_of(self.job_id):
             if machine.instance_id not in self.by_instance:
                 state = decide.State(lease_id=machine.spec.lease_id)
                 agent = Agent(machine=machine, state=state, clock_ahead_s=self.clock_ahead_s)
@@ -74,7 +74,7 @@ class Agents:
                     self.duds -= 1
                     agent.silent_until_s = math.inf
                 self.by_instance[machine.instance_id] = agent
-        alive = [self.by_instance[m.instance_id] for m in self.world.alive]
+        alive = [self.by_instance[m.instance_id] for m in self.world.alive_of(self.job_id)]
         now_s = self.world.clock.at_s
         ranks = Counter(agent.running.number for agent in alive if agent.running is not None)
         for agent in alive:
