@@ -98,6 +98,11 @@ class Config:
     def warning_file(self) -> Path:
         return self.scratch / "warning.json"
 
+    @property
+    def warm_dir(self) -> Path:
+        """Where a script finds the server of warm interpreters (``agent/warmth.py``)."""
+        return self.scratch / "warm"
+
 
 def from_environment(environ: Mapping[str, str], home: Path) -> Config:
     """Raises UsageError that names the variable which is missing or is no number."""

@@ -29,6 +29,7 @@ from arylcloud.agent.restoring import Restorer
 from arylcloud.agent.shipper import Shipper, one_line
 from arylcloud.agent.slot import Slot
 from arylcloud.agent.sync import CheckpointSync
+from arylcloud.agent.warmth import Warmth
 from arylcloud.core.clock import Clock, SlewedClock
 from arylcloud.core.job import JobSpec
 from arylcloud.core.ports import ObjectStore
@@ -136,6 +137,7 @@ class Agent:
             helpers.append(self._watcher)
         if self.renewal is not None:
             helpers.append(self.renewal)
+        helpers.append(Warmth(self.config.warm_dir, environ=self.config.environ, log=self._log))
         for helper in helpers:
             helper.start()
         while not self.done.is_set():

@@ -17,8 +17,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from arylcloud.agent.mask import Masker
+from arylcloud.training import supervise
 
-SUPERVISOR = Path(__file__).with_name("supervise.py")
+SUPERVISOR = Path(supervise.__file__)
 _MAX_INLINE = 100_000
 """One argument of a command line may have 128 KiB on Linux; longer scripts go through a file."""
 

@@ -3,7 +3,7 @@
 Run as a script: ``python -I -S watchdog.py AGENT_PID``. Each line of standard input says in how
 many seconds the machine must be off, whatever happens; a later line replaces it; the end of
 input means that the agent is gone, and this process with it. At that second the agent is killed: its
-commands go with it (supervise.py), and the boot stub ends the machine.
+commands go with it (``training/supervise.py``), and the boot stub ends the machine.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """A process between the agent and a command, so that nothing of the command outlives either.
 
+Not for scripts: it lies here because a warm interpreter (``zygote.py``) keeps what it forks by these rules.
 Run as a script, with the standard library only: ``python -I -S supervise.py ARGV…``. Standard input
 is the agent's end of a pipe: each line is the number of a signal for every process of the command's
 group; its end means that the agent is gone. The exit code is the command's, as a shell gives it
@@ -21,6 +22,7 @@ import os
 import select
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -84,8 +86,14 @@ def _exec(argv: list[str]) -> NoReturn:
 
 
 class Supervisor:
-    def __init__(self, argv: list[str]) -> None:
+    """``command`` is what the forked child becomes. It leaves by an exec, by ``os._exit``, or by an exception
+    that the caller of this constructor catches: in the child, then."""
+
+    def __init__(self, command: Callable[[], None]) -> None:
         self.code: int | None = None
+        """As a shell gives it."""
+        self.signal: int | None = None
+        """Which one has ended it; None = it has ended by itself, or is not over."""
         self.asked = False
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         for number in _ASKED_TO_QUIT:
@@ -97,7 +105,10 @@ class Supervisor:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         self.pid = os.fork()
         if self.pid == 0:
-            _exec(argv)
+            signal.set_wakeup_fd(-1)
+            os.close(self.woken)
+            os.close(wake)
+            command()
 
     def run(self) -> int:
         """Until nothing of the command is left. Returns its exit code."""
@@ -149,6 +160,7 @@ class Supervisor:
             if pid == self.pid:
                 code = os.waitstatus_to_exitcode(status)
                 self.code = 128 - code if code < 0 else code
+                self.signal = -code if code < 0 else None
 
     def _group(self, number: int) -> bool:
         try:
@@ -172,4 +184,4 @@ class Supervisor:
 
 
 if __name__ == "__main__":
-    sys.exit(Supervisor(sys.argv[1:]).run())
+    sys.exit(Supervisor(lambda: _exec(sys.argv[1:])).run())
