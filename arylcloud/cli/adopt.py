@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +10,8 @@ import typer
 if TYPE_CHECKING:
     from arylcloud.core.events import JobSubmitted
     from arylcloud.core.ports import ObjectStore
-    from arylcloud.launcher.journal import Journal
 
 app = typer.Typer(add_completion=False)
-
-TRIES = 50
 
 
 @app.command()
@@ -33,6 +28,7 @@ def adopt(
     from arylcloud.cli.assemble import (
         check_same_market,
         clouds_of,
+        new_writer_id,
         open_journal,
         open_prefix,
         providers_for,
@@ -41,7 +37,7 @@ def adopt(
     from arylcloud.cli.settings import folders
     from arylcloud.core.clock import MarketClock
     from arylcloud.core.errors import ConflictError
-    from arylcloud.launcher.holder import FRESH_S, living
+    from arylcloud.launcher.holder import FRESH_S, living, take_over
 
     places = folders()
     store = open_prefix(uri.rstrip("/"))
@@ -59,7 +55,7 @@ def adopt(
         )
     journal = open_journal(places)
     with journal.claim(job_id):
-        take_over(journal, job_id, store)
+        take_over(journal, job_id, store, writer=new_writer_id(), wall_s=time.time)
     return finish(journal, store, job_id, places, detach=detach, as_json=json_)
 
 
@@ -117,29 +113,3 @@ def _its_own_prefix(store: ObjectStore, job_id: str, submitted: JobSubmitted) ->
     if not (named.startswith("file:") and file_path(named).resolve() == file_path(store.uri).resolve()):
         raise UsageError(f"{job_id} lies at {named}; {store.uri} is another place", hint=hint)
     return own
-
-
-def take_over(journal: Journal, job_id: str, store: ObjectStore) -> None:
-    """Copy the job's journal and write its next record, which fences whoever wrote the last one. One
-    that is alive may be quicker a few times; once it has lost, it ends itself. Raises ConflictError."""
-    from arylcloud.cli.assemble import new_writer_id
-    from arylcloud.core.errors import ConflictError
-    from arylcloud.core.events import LauncherStarted
-    from arylcloud.launcher.fold import replay
-    from arylcloud.launcher.journaltime import journal_now_s
-
-    writer = new_writer_id()
-    event = LauncherStarted(
-        launcher_id=writer, host=socket.gethostname(), pid=os.getpid(), adopted=True, home=journal.journal_id
-    )
-    for left in reversed(range(TRIES)):
-        journal.catch_up(job_id, store, take_over=True)
-        if replay(journal.records(job_id)).phase.ended:
-            return
-        try:
-            at_s = journal_now_s(journal, job_id, store, time.time())
-            journal.append(job_id, at_s, writer, event, cause_id="adopt", mirror=store)
-            return
-        except ConflictError:
-            if not left:
-                raise

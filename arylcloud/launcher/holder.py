@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from collections.abc import Callable
+
 from arylcloud.checkpoint import storetime
 from arylcloud.core import protocol as mail
 from arylcloud.core.codec import loads
 from arylcloud.core.errors import ConflictError
+from arylcloud.core.events import LauncherStarted
 from arylcloud.core.ports import ObjectStore
+from arylcloud.launcher.journal import Journal
+from arylcloud.launcher.journaltime import journal_now_s
 from arylcloud.launcher.state import JobState
 
 FRESH_S = 30.0
 """A launcher that has beaten within this time is alive."""
+TRIES = 50
+"""Of a takeover, against a launcher that is quicker."""
 
 
 def living(store: ObjectStore) -> tuple[mail.LauncherBeat, float] | None:
@@ -40,3 +49,25 @@ def refuse_beside_another(store: ObjectStore, state: JobState, journal_id: str) 
             f"{state.job_id}; it was heard {age_s:.0f} s ago",
             hint=f"`arylcloud adopt {state.prefix_uri} --force` takes the job over",
         )
+
+
+def take_over(
+    journal: Journal, job_id: str, store: ObjectStore, *, writer: str, wall_s: Callable[[], float]
+) -> None:
+    """Copy the job's journal and write its next record, which fences whoever wrote the last one. One
+    that is alive may be quicker a few times; once it has lost, it ends itself. The caller has the claim.
+    Raises ConflictError, StoreError."""
+    event = LauncherStarted(
+        launcher_id=writer, host=socket.gethostname(), pid=os.getpid(), adopted=True, home=journal.journal_id
+    )
+    for left in reversed(range(TRIES)):
+        journal.catch_up(job_id, store, take_over=True)
+        if journal.state(job_id).phase.ended:
+            return
+        try:
+            at_s = journal_now_s(journal, job_id, store, wall_s())
+            journal.append(job_id, at_s, writer, event, cause_id="adopt", mirror=store)
+            return
+        except ConflictError:
+            if not left:
+                raise
