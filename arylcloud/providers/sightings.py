@@ -94,6 +94,12 @@ class Sightings:
             self._catch_up()
             return next((m for m in self._machines.values() if m.token == token), None)
 
+    def known(self) -> list[Machine]:
+        """All of them."""
+        with self._lock:
+            self._catch_up()
+            return list(self._machines.values())
+
     def live(self) -> list[Machine]:
         """Those whose end is not known."""
         with self._lock:

@@ -24,6 +24,7 @@ from arylcloud.providers.aws.listprice import ListPrices
 from arylcloud.providers.aws.place import Places
 from arylcloud.providers.aws.quota import Quotas
 from arylcloud.providers.aws.roles import Newcomers
+from arylcloud.providers.aws.seen import Seen
 from arylcloud.providers.aws.spotprice import SpotPrices
 from arylcloud.providers.bounds import as_asked, iso, not_offered, ordered, user_data_fits, within_cap
 from arylcloud.providers.settings import known_only
@@ -50,16 +51,17 @@ _METADATA: Final = {"protocol": "ec2", "poll_s": "1"}
 
 def create(state_dir: Path, settings: Mapping[str, str]) -> AwsProvider:
     """The factory in ``providers/registry``. No call goes out here."""
-    del state_dir
     known_only("aws", settings, KNOWN)
-    return AwsProvider(Calls(settings.get("profile")), settings)
+    calls = Calls(settings.get("profile"))
+    return AwsProvider(calls, settings, Seen(calls, state_dir / "aws"))
 
 
 class AwsProvider:
     """One AWS account. Safe to use from several threads."""
 
-    def __init__(self, calls: Calls, settings: Mapping[str, str]) -> None:
+    def __init__(self, calls: Calls, settings: Mapping[str, str], seen: Seen) -> None:
         self._calls = calls
+        self._seen = seen
         self._settings = settings
         self._places = Places(calls, settings)
         self._gangs = Gangs(calls, self._places, settings)
@@ -114,6 +116,7 @@ class AwsProvider:
             raise not_offered(offer)
         if (there := self._with_token(region, spec.token)) is not None:
             return there
+        self._seen.elsewhere.refuse_token(spec.token)
         # EC2 itself holds spot prices to the cap, and nobody holds list prices
         within_cap(spec, lambda: self._price(offer)[0])
         self._quotas.check(offer, spec.nodes)
@@ -134,7 +137,9 @@ class AwsProvider:
                 raise OtherCloudError(error.message, code=error.code) from error
             raise
         with ordered(spec.token):
+            self._seen.told(answer.get("OwnerId"))
             machine = self._read(answer["Instances"][0], region)
+            self._seen.saw([machine])
         as_asked(spec, machine, self.terminate)
         return machine
 
@@ -176,9 +181,13 @@ class AwsProvider:
         )
         with ThreadPoolExecutor(min(8, len(regions)), thread_name_prefix="aws-list") as pool:
             found = pool.map(lambda region: self._instances(region, [wanted]), regions)
-            return tuple(machine for part in found for machine in part)
+            listed = [machine for part in found for machine in part]
+        self._seen.all_of(listed, journal_id, regions)
+        there = {m.instance_id: m for m in self._seen.elsewhere.machines(journal_id)}
+        return tuple((there | {m.instance_id: m for m in listed}).values())
 
     def terminate(self, machine: Machine) -> None:
+        self._seen.elsewhere.refuse(machine)
         try:
             self._calls.act("ec2", machine.region, "terminate_instances", InstanceIds=[machine.instance_id])
         except ArylError as error:
@@ -203,6 +212,8 @@ class AwsProvider:
         pages = self._calls.pages("ec2", region, "describe_instances", "Reservations", Filters=filters)
         names = self._places.zone_ids(region) if pages else {}
         found = []
+        for page in pages:
+            self._seen.told(page.get("OwnerId"))
         for one in (one for page in pages for one in page["Instances"]):
             machine = tags.machine(one, region, names)
             if machine is not None:

@@ -12,8 +12,9 @@ from arylcloud.core.clock import MarketClock
 from arylcloud.core.errors import ArylError, OtherCloudError
 from arylcloud.core.offer import Offer
 from arylcloud.core.ports import Billing, Capabilities, Machine, MachineSpec, MachineState, PricePoint
+from arylcloud.providers.accounts import Elsewhere, file_of
 from arylcloud.providers.azure import request, selfend, tags
-from arylcloud.providers.azure.client import PUBLIC, Arm
+from arylcloud.providers.azure.client import PUBLIC, SUBSCRIPTION, Arm
 from arylcloud.providers.azure.images import Images
 from arylcloud.providers.azure.listprice import ListPrices
 from arylcloud.providers.azure.making import Making
@@ -58,20 +59,26 @@ def create(state_dir: Path, settings: Mapping[str, str]) -> AzureProvider:
     """The factory in ``providers/registry``. No call goes out here."""
     known_only("azure", settings, KNOWN)
     arm = Arm(settings)
+    folder = state_dir / "azure"
 
-    def seen() -> Path:
-        return state_dir / "azure" / f"sightings-{arm.subscription.lower().replace('/', '_')}.jsonl"
+    def account() -> str:
+        return arm.subscription.lower()
 
-    return AzureProvider(arm, settings, Sightings(seen))
+    seen = Sightings(lambda: file_of(folder, account()))
+    back = f"[azure] subscription, or {SUBSCRIPTION}"
+    return AzureProvider(arm, settings, seen, Elsewhere("azure", "subscription", folder, account, back=back))
 
 
 class AzureProvider:
     """One subscription. Safe to use from several threads."""
 
-    def __init__(self, arm: Arm, settings: Mapping[str, str], sightings: Sightings) -> None:
+    def __init__(
+        self, arm: Arm, settings: Mapping[str, str], sightings: Sightings, elsewhere: Elsewhere
+    ) -> None:
         self._arm = arm
         self._settings = settings
         self._sightings = sightings
+        self._elsewhere = elsewhere
         self._skus = Skus(arm)
         self._quotas = Quotas(arm, self._skus)
         self._images = Images(arm, settings, self._skus)
@@ -129,6 +136,8 @@ class AzureProvider:
         known = self._sightings.of_token(spec.token)
         if known is not None and known.state is MachineState.GONE:
             return known
+        if known is None:
+            self._elsewhere.refuse_token(spec.token)
         if self._skus.barred(offer) is not None:
             raise not_offered(offer)
         group, name = self._places.group_name(offer.region, spec.journal_id), tags.vm_name(spec.token)
@@ -178,13 +187,16 @@ class AzureProvider:
 
     def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:
         del offers  # there are no other groups to look into
-        return self._roster.machines(journal_id)
+        found = {m.instance_id: m for m in self._elsewhere.machines(journal_id)}
+        found |= {m.instance_id: m for m in self._roster.machines(journal_id)}
+        return tuple(found.values())
 
     def terminate(self, machine: Machine) -> None:
         where = tags.split(machine.instance_id)
         if where is None or machine.state is MachineState.GONE:
             return
         group, name = where
+        self._elsewhere.refuse(machine)
         self._sightings.saw(machine)
         going = machine.state is MachineState.STOPPING and self._is_going(group, name)
         if not going:  # else it is somebody else's doing: Azure's, or its own

@@ -23,6 +23,7 @@ from arylcloud.core.ports import (
     MachineState,
     PricePoint,
 )
+from arylcloud.providers.accounts import Elsewhere, file_of
 from arylcloud.providers.bounds import as_asked, iso, not_offered, ordered, user_data_fits, within_cap
 from arylcloud.providers.gcp import naming
 from arylcloud.providers.gcp.client import Calls
@@ -76,17 +77,24 @@ def create(state_dir: Path, settings: Mapping[str, str]) -> GcpProvider:
     """The factory in ``providers/registry``. No call goes out here."""
     known_only("gcp", settings, KNOWN)
     calls = Calls(settings)
-    seen = Sightings(lambda: state_dir / "gcp" / f"sightings-{calls.project.replace('/', '_')}.jsonl")
-    return GcpProvider(calls, settings, seen)
+    folder = state_dir / "gcp"
+    elsewhere = Elsewhere(
+        "gcp", "project", folder, lambda: calls.project, back="[gcp] project, or gcloud config set project …"
+    )
+    seen = Sightings(lambda: file_of(folder, calls.project))
+    return GcpProvider(calls, settings, seen, elsewhere)
 
 
 class GcpProvider:
     """One project. Safe to use from several threads."""
 
-    def __init__(self, calls: Calls, settings: Mapping[str, str], sightings: Sightings) -> None:
+    def __init__(
+        self, calls: Calls, settings: Mapping[str, str], sightings: Sightings, elsewhere: Elsewhere
+    ) -> None:
         self._calls = calls
         self._settings = settings
         self._sightings = sightings
+        self._elsewhere = elsewhere
         self._places = Places(calls, settings)
         self._networks = Networks(calls, settings)
         self._gangs = Gangs(calls)
@@ -159,6 +167,8 @@ class GcpProvider:
         known = self._sightings.of_token(spec.token)
         if known is not None and known.ended_s is not None:
             return known
+        if known is None:
+            self._elsewhere.refuse_token(spec.token)
         zones = self._places.zones(offer, spec.token if spec.nodes <= 1 else spec.job_id)
         if not zones:
             raise not_offered(offer)
@@ -258,9 +268,12 @@ class GcpProvider:
 
     def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:
         del offers  # one call asks for all regions
-        return self._roster.of_journal(journal_id)
+        found = {m.instance_id: m for m in self._elsewhere.machines(journal_id)}
+        found |= {m.instance_id: m for m in self._roster.of_journal(journal_id)}
+        return tuple(found[name] for name in sorted(found))
 
     def terminate(self, machine: Machine) -> None:
+        self._elsewhere.refuse(machine)
         self._roster.ask_end(machine)
 
     def _priced(self, machine: Machine) -> Machine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from arylcloud.core.offer import Market, Offer
@@ -35,5 +36,6 @@ def offer(
     )
 
 
-def connect(**settings: str) -> AwsProvider:
-    return create(Path("/nonexistent"), settings)
+def connect(home: Path | None = None, **settings: str) -> AwsProvider:
+    """Without a ``home`` nothing can be written down: what was seen stays in memory."""
+    return create(Path(os.devnull) if home is None else home, settings)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 
 import botocore.session
 import pytest
@@ -12,7 +14,7 @@ from clouds.aws.emulator import IMAGES, AwsEmulator
 from clouds.aws.offers import connect, offer
 from providers.contract import gone, of, wait_for
 
-from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError, UsageError
+from arylcloud.core.errors import AccessError, CapacityError, ConflictError, OtherCloudError, UsageError
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, MachineState, Verdict
 from arylcloud.providers import marks
@@ -50,6 +52,42 @@ def test_a_machine_that_ends_itself(aws: AwsEmulator, account: Account) -> None:
     assert end.ended_s is not None
     assert gone(adapter, machine).ended_s == end.ended_s  # EC2 does not say: the first look counts
     assert machine.launched_s <= end.ended_s <= time.time()
+
+
+def test_another_account_ends_no_machine(
+    aws: AwsEmulator, account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one home. What the new account does not list may well run in the old one: it is not gone, nothing
+    ends it, and its token makes no second one."""
+    wanted, first = spec(offer()), connect(tmp_path)
+    machine = first.create(wanted)
+    old = {name: os.environ[name] for name in aws.environ(account) if "KEY" in name}
+    other = aws.account(spot=account.spot, on_demand=account.on_demand)
+    for name in old:
+        monkeypatch.setenv(name, aws.environ(other)[name])
+    second = connect(tmp_path)
+    new = second.create(spec(offer()))
+    for regions in ((), (offer(),)):
+        seen = {m.instance_id: m for m in second.list_machines(journal_id="journal-1", offers=regions)}
+        assert seen.keys() == {machine.instance_id, new.instance_id}
+        kept = seen[machine.instance_id]
+        assert (kept.state, kept.ended_s, kept.lease_id) == (MachineState.RUNNING, None, wanted.lease_id)
+    assert {m.instance_id for m in second.list_machines(journal_id="journal-2")} == set()
+    for ask in (lambda: second.terminate(machine), lambda: second.create(wanted)):
+        with pytest.raises(AccessError, match=f"{machine.instance_id} is in account") as failed:
+            ask()
+        assert failed.value.hint is not None
+    assert account.live()
+    second.terminate(new)
+    for name, value in old.items():
+        monkeypatch.setenv(name, value)
+    again = connect(tmp_path)
+    again.terminate(machine)
+    assert gone(again, machine).end_cause is EndCause.TERMINATED
+    for name in old:
+        monkeypatch.setenv(name, aws.environ(other)[name])
+    seen = {m.instance_id for m in connect(tmp_path).list_machines(journal_id="journal-1")}
+    assert seen == {new.instance_id}, "its end is known now"
 
 
 def test_a_price_that_rises_above_the_cap_takes_the_machine(account: Account) -> None:

@@ -21,7 +21,7 @@ from providers.contract import gone, of, wait_for
 
 from arylcloud.cli.settings import folders
 from arylcloud.cli.stores import looked_at
-from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError, UsageError
+from arylcloud.core.errors import AccessError, CapacityError, ConflictError, OtherCloudError, UsageError
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, Machine, MachineState, Resource, Verdict
 from arylcloud.providers import marks
@@ -109,12 +109,21 @@ def test_another_subscription_ends_no_machine(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of one home: what it does not list may well run in the other."""
-    machine = connected().create(spec(offer()))
+    """Of one home: what it does not list may well run in the other. It is not gone, nothing ends it, and its
+    token makes no second one."""
+    wanted = spec(offer())
+    machine = connected().create(wanted)
     other = azure.subscription(usd=sub.usd)
     for name, value in azure.environ(other).items():
         monkeypatch.setenv(name, value)
-    assert connect(azure, other, tmp_path / "state").list_machines(journal_id=JOURNAL) == ()
+    second = connect(azure, other, tmp_path / "state")
+    (kept,) = second.list_machines(journal_id=JOURNAL)
+    assert (kept.instance_id, kept.state, kept.ended_s) == (machine.instance_id, MachineState.RUNNING, None)
+    assert second.list_machines(journal_id="journal-2") == ()
+    for ask in (lambda: second.terminate(machine), lambda: second.create(wanted)):
+        with pytest.raises(AccessError, match=f"{machine.instance_id} is in subscription {sub.id}"):
+            ask()
+    assert not any(call.startswith(("PUT", "DELETE")) for call in other.called)
     for name, value in azure.environ(sub).items():
         monkeypatch.setenv(name, value)
     seen = of(connected(), machine.instance_id, JOURNAL)

@@ -22,7 +22,7 @@ from clouds.gcp.project import Fault, Project
 from google.auth.credentials import AnonymousCredentials
 from providers.contract import gone, of, wait_for
 
-from arylcloud.core.errors import CapacityError, ConflictError, OtherCloudError, UsageError
+from arylcloud.core.errors import AccessError, CapacityError, ConflictError, OtherCloudError, UsageError
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, MachineState, Verdict
 from arylcloud.providers.gcp import adapter as adapter_module
@@ -121,7 +121,8 @@ def test_operations_that_may_not_be_read_hide_no_machine(project: Project, adapt
 def test_another_project_ends_no_machine(
     gcp: GcpEmulator, project: Project, adapter: GcpProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one home, and none is named in the settings: what it does not list may well run in the other."""
+    """Of one home, and none is named in the settings: what it does not list may well run in the other. It is
+    not gone, nothing ends it, and its token makes no second one."""
     machine = adapter.create(spec(offer()))
     other = gcp.project(sold())
     settings = gcp.settings(other)
@@ -129,9 +130,17 @@ def test_another_project_ends_no_machine(
     monkeypatch.setattr(client.Calls, "credentials", lambda self: (AnonymousCredentials(), who[0]))
     who = [project.id]
     home = {key: value for key, value in gcp.settings(project).items() if key != "project"}
-    first = connect(tmp_path / "home", home).create(spec(offer()))
+    wanted = spec(offer())
+    first = connect(tmp_path / "home", home).create(wanted)
     who[0] = named
-    assert connect(tmp_path / "home", settings).list_machines(journal_id="journal-1") == ()
+    second = connect(tmp_path / "home", settings)
+    (kept,) = second.list_machines(journal_id="journal-1")
+    assert (kept.instance_id, kept.state, kept.ended_s) == (first.instance_id, MachineState.RUNNING, None)
+    assert second.list_machines(journal_id="journal-2") == ()
+    for ask in (lambda: second.terminate(first), lambda: second.create(wanted)):
+        with pytest.raises(AccessError, match=f"{first.instance_id} is in project {project.id}"):
+            ask()
+    assert (other.called["instances.insert"], project.called["instances.delete"]) == (0, 0)
     who[0] = project.id
     seen = {m.instance_id: m.ended_s for m in connect(tmp_path / "home", home).list_machines(journal_id=None)}
     assert seen == {machine.instance_id: None, first.instance_id: None}
