@@ -17,6 +17,7 @@ from arylcloud.cli.jobresources import one_market, override_gpus, override_infra
 from arylcloud.cli.jobsections import (
     checkpoint_of,
     dataset_of,
+    hung_of,
     migrate_of,
     objective_of,
     profile_of,
@@ -214,6 +215,8 @@ def _read_aryl(aryl: Section | None, draft: _Draft) -> bool:
     draft.put("recovery", cast("Recovery", aryl.choice("recovery", ("auto", "none"))))
     if migrate := aryl.take("migrate"):
         draft.put("migrate", migrate_of(migrate))
+    if hung := aryl.take("hung"):
+        draft.put("hung", hung_of(hung))
     draft.put("unattended_s", aryl.get("unattended", units.parse_duration_s))
     if (notify := aryl.text("notify")) is not None:
         draft.notify = checked(notify, what="aryl.notify")

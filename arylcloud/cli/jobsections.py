@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from arylcloud.cli.yamltree import Section, Value
 from arylcloud.core import units
@@ -11,12 +12,15 @@ from arylcloud.core.gpus import parse_request
 from arylcloud.core.job import (
     CheckpointSpec,
     DataSet,
+    HungSpec,
     InlineRate,
     MigrateSpec,
     Objective,
     ProfileRef,
     TransformerShape,
 )
+
+_TIMES: Final = re.compile(r"(\d+(?:\.\d+)?)\s*[xX×]\Z")
 
 
 def profile_of(value: Value) -> ProfileRef:
@@ -172,3 +176,38 @@ def migrate_of(value: Value) -> MigrateSpec:
     }
     section.finish()
     return MigrateSpec(**{key: found for key, found in changes.items() if found is not None})
+
+
+def hung_of(value: Value) -> HungSpec:
+    """``20x``, ``30m``, or ``{after, at_least, silent, do}``."""
+    if not value.is_mapping:
+        return HungSpec(**_after(value))
+    section = value.section()
+    changes: dict[str, Any] = {}
+    if (after := section.take("after")) is not None:
+        changes |= _after(after)
+    least = section.take("at_least")
+    if least is not None:
+        if changes.get("times", 0) is None:
+            raise UsageError(f"{least.what}: after is a duration already", hint="after: 20x, at_least: 10m")
+        changes["least_s"] = units.parse_duration_s(least.plain, what=least.what)
+    changes["silent_s"] = section.get("silent", units.parse_duration_s)
+    changes["do"] = section.choice("do", ("report", "restart", "stop"))
+    section.finish()
+    kept = {key: found for key, found in changes.items() if found is not None or key == "times"}
+    return HungSpec(**kept)
+
+
+def _after(value: Value) -> dict[str, Any]:
+    """So many times what is usual, or a duration."""
+    if (found := _TIMES.match(value.text.strip())) is not None:
+        times = float(found[1])
+        if times < 2:
+            raise UsageError(
+                f"{value.what}: {value.text} would take every hiccup for a hang", hint="after: 20x"
+            )
+        return {"times": times}
+    try:
+        return {"times": None, "least_s": units.parse_duration_s(value.plain, what=value.what)}
+    except UsageError as error:
+        raise UsageError(error.message, hint="after: 20x (the usual step), or a duration: 30m") from error

@@ -75,7 +75,7 @@ def launch(
             _confirm(chosen.chosen, yes)
 
     present(plan)
-    plan = _settled(plan, places, present, allow_stale=allow_stale)
+    plan, quoted = _settled(plan, places, present, allow_stale=allow_stale)
     spec = at_fixed_size(plan, clouds)
     if dryrun:
         if json_:
@@ -92,7 +92,17 @@ def launch(
     prefix = open_root(prefix_uri(place.uri, job_id))
     with Interrupts() as interrupts:
         try:
-            submit_plan(plan, spec, secrets, job_id, root=root, prefix=prefix, journal=journal, places=places)
+            submit_plan(
+                plan,
+                spec,
+                secrets,
+                job_id,
+                quoted=quoted,
+                root=root,
+                prefix=prefix,
+                journal=journal,
+                places=places,
+            )
             if not json_ and not detach:
                 unattended = f"{spec.unattended_s / 3600:.0f} h"
                 text = (
@@ -146,8 +156,9 @@ def _settled(
     present: Callable[[Plan], None],
     *,
     allow_stale: bool,
-) -> Plan:
-    """The plan on prices as its clouds say them now. A cloud that is busy is asked a few times."""
+) -> tuple[Plan, tuple[Offer, ...]]:
+    """The plan on prices as its clouds say them now, and what they have said. A cloud that is busy is asked a
+    few times."""
     from arylcloud.cli.assemble import ALL_OFFERS, clouds_of, providers_for
     from arylcloud.cli.compose import make_plan
     from arylcloud.cli.output import hanging, note
@@ -262,6 +273,7 @@ def outcome(state: JobState) -> int:
     return {
         "user_command": errors.UserCommandFailed.exit_code,
         "setup": errors.UserCommandFailed.exit_code,
+        "hung": errors.UserCommandFailed.exit_code,
         "over_budget": errors.OverBudget.exit_code,
         "access": errors.AccessError.exit_code,
         "usage": errors.UsageError.exit_code,

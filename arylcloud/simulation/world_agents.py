@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from arylcloud.agent import decide
+from arylcloud.agent.pulse import Pulse
 from arylcloud.checkpoint.manifest import manifest_bytes, read_manifest, seal
 from arylcloud.core import protocol as mail
 from arylcloud.core.codec import dumps, loads
@@ -36,6 +37,8 @@ class Agent:
     """Cut off from the mailbox until then; the command goes on."""
     seq: int = 0
     running: mail.EpochDoc | None = None
+    pulse: Pulse | None = None
+    """Of its command, by the world's time."""
     step: int = 0
     """Of this machine's command."""
     epoch_first_step_s: float | None = None
@@ -55,6 +58,8 @@ class Agents:
     job_id: str
     total_steps: int = 60
     checkpoint_every: int = 10
+    hangs_at: int | None = None
+    """Commands make no step beyond this one; one that hangs there saves nothing when it is asked to stop."""
     exit_code: int | None = None
     """Not None: the commands end by themselves with it, at their next step."""
     by_instance: dict[str, Agent] = field(default_factory=dict)
@@ -101,8 +106,11 @@ class Agents:
         if self.exit_code is not None:
             self._ended(agent, self.exit_code)
             return
-        if ranks[epoch.number] == len(epoch.members) and agent.step < self.total_steps:
+        going = self.hangs_at is None or agent.step < self.hangs_at
+        if ranks[epoch.number] == len(epoch.members) and agent.step < self.total_steps and going:
             agent.step += 1
+            if agent.pulse is not None:
+                agent.pulse.stepped(agent.step, now_s)
             if agent.epoch_first_step_s is None:
                 agent.epoch_first_step_s = now_s + agent.clock_ahead_s
             if agent.step % self.checkpoint_every == 0:
@@ -119,7 +127,8 @@ class Agents:
     def _commit(self, agent: Agent, epoch: mail.EpochDoc, now_s: float) -> bool:
         """Rank 0 commits. False: the mailbox cannot be reached, to be tried again."""
         rank0 = epoch.members[0].lease_id == agent.machine.spec.lease_id
-        if not rank0 or agent.step == agent.committed_step or agent.step == 0:
+        hung = self.hangs_at is not None and agent.step >= self.hangs_at
+        if not rank0 or agent.step == agent.committed_step or agent.step == 0 or hung:
             return True
         number = self.numbers.get(epoch.number, 0) + 1
         manifest = seal(
@@ -188,6 +197,7 @@ class Agents:
                 agent.inputs = replace(agent.inputs, restored=outcome)
             case decide.Start():
                 agent.running = effect.epoch
+                agent.pulse = Pulse(now_s, agent.step)
             case decide.Signal():
                 agent.ends_at_s = now_s + 1.0
             case decide.Kill():
@@ -246,6 +256,9 @@ class Agents:
                 step=agent.step,
                 total_steps=self.total_steps,
                 first_step_s=agent.epoch_first_step_s,
+                step_age_s=agent.pulse.step_age_s(now_s) if agent.pulse is not None else None,
+                step_gap_s=agent.pulse.step_gap_s() if agent.pulse is not None else None,
+                quiet_s=agent.pulse.quiet_s(now_s) if agent.pulse is not None else None,
                 committed=agent.committed,
                 committed_step=agent.committed_step,
                 prefetched=agent.prefetched,

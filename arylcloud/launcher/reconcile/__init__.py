@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from arylcloud.launcher.actions import Action, Desired, Observed
 from arylcloud.launcher.offers import acceptable, bar_for
-from arylcloud.launcher.reconcile import epochs, facts, leases, lifecycle, migration, slots
+from arylcloud.launcher.reconcile import epochs, facts, hung, leases, lifecycle, migration, slots
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.state import JobState
 
@@ -28,6 +28,7 @@ def reconcile(state: JobState, observed: Observed, desired: Desired, now_s: floa
     if not state.phase.ended:
         if not d.stopping:
             leases.judge(d)
+            hung.judge(d)
         lifecycle.decide(d)
         if d.stopping:
             lifecycle.wind_down(d)

@@ -18,7 +18,7 @@ from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.state import Epoch, Lease
 
 IDLE_S: Final = 1800.0
-"""Without a word, and without a step ever shown: reading data, compiling and waiting for peers take minutes."""
+"""Without a word, and without a step ever shown: reading data and compiling take minutes."""
 MAX_RESTARTS: Final = 3
 """In a row, from one and the same checkpoint."""
 SAVE_AT_THE_END_S: Final = 600.0
@@ -59,9 +59,8 @@ def _frozen(d: Draft, lease: Lease) -> None:
             d.phase(JobPhase.STOPPING, HUNG, text)
             return
     if silent_s >= spec.unattended_s + spec.grace_s + SAVE_AT_THE_END_S:
-        d.end(
-            lease, FROZEN, f"silent for {_span(silent_s)}: its lease has run out, and it has not ended itself"
-        )
+        why = f"silent for {_span(silent_s)}: its lease has run out, and it has not ended itself"
+        d.end(lease, FROZEN, why)
 
 
 def _in_waiting(d: Draft, lease: Lease) -> None:

@@ -24,7 +24,7 @@ RUNTIME_SLACK: Final = 0.02
 
 FINISHED: Final = "finished"
 STOP: Final = "stop_requested"
-_OVERTAKEN_BY_FINISH: Final = frozenset({STOP, "over_budget", "max_runtime"})
+_OVERTAKEN_BY_FINISH: Final = frozenset({STOP, "over_budget", "max_runtime", "hung"})
 
 
 def decide(d: Draft) -> None:
@@ -132,7 +132,7 @@ def _was_member(state: JobState, lease: Lease) -> bool:
 def _lost(lease: Lease) -> bool:
     """Gone or going without our wish."""
     if lease.ending_code is not None:
-        return lease.ending_code in ("lost", "noticed", "broken", "stopped")
+        return lease.ending_code in ("lost", "noticed", "broken", "stopped", "frozen")
     return lease.phase is LeasePhase.RELEASED and lease.cause != EndCause.TERMINATED
 
 
