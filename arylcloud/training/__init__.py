@@ -18,6 +18,10 @@
 Outside arylcloud (no ``ARYL_*`` variables) all of it works, too: checkpoints go to ``./checkpoints``,
 progress is written nowhere, nobody asks to stop but a signal.
 
+On several machines, which come and go: ``Order`` and ``Steps`` (samples, and who takes which),
+``scaled_rate``, ``arylcloud.training.pytorch`` (imports torch), and ``python -m arylcloud.training.warm``
+(starts at once).
+
 **A complete checkpoint** is a folder ``$ARYL_CHECKPOINT_DIR/step-<N>`` that holds a file ``_COMPLETE``, or
 that was renamed into place (its ctime is later than its mtime). Names that begin with a dot are
 unfinished.
@@ -35,14 +39,20 @@ done, so that an exit 0 after a signal of ours is the end of the job, not a hand
 ``$ARYL_WARNING_FILE``, appears when the cloud only thinks that it may: ``{"seen_s": …}``.
 """
 
+from arylcloud.training.batches import Micro, Step, Steps, scaled_rate
 from arylcloud.training.checkpoints import COMPLETE, completed, latest, save, should_checkpoint
 from arylcloud.training.environment import Info, info
 from arylcloud.training.progress import finished, progress
+from arylcloud.training.sampling import Order
 from arylcloud.training.stopping import install, notice_seconds_left, should_stop
 
 __all__ = [
     "COMPLETE",
     "Info",
+    "Micro",
+    "Order",
+    "Step",
+    "Steps",
     "completed",
     "finished",
     "info",
@@ -51,6 +61,7 @@ __all__ = [
     "notice_seconds_left",
     "progress",
     "save",
+    "scaled_rate",
     "should_checkpoint",
     "should_stop",
 ]
