@@ -70,6 +70,7 @@ class Agent:
             lease_id=config.lease_id,
             clock=clock,
             log=self._log,
+            pace=config.pace,
         )
         self.restorer = Restorer(
             store,
@@ -260,6 +261,8 @@ class Agent:
             prefetched=committed_here,
             save_s=self.slot.progress.save_s,
             upload_s=sync.upload_s,
+            uploading_step=sync.uploading_step,
+            saves_skipped=sync.skipped,
             notice=self.notice,
             at_risk_s=self._at_risk_s,
             exit_code=run.exit_code if run is not None else booted.exit_code,
@@ -288,8 +291,9 @@ class Agent:
             case decide.Start():
                 assert booted.job is not None
                 assert booted.secrets is not None
-                if effect.rank == 0:
-                    self.sync.begin(effect.epoch.number)
+                members = sorted(effect.epoch.members, key=lambda m: m.rank)
+                leases = tuple(m.lease_id for m in members)
+                self.sync.begin(effect.epoch.number, rank=effect.rank, leases=leases)
                 resumed_step = self.sync.status.committed_step
                 self.slot.start(booted.job.spec, booted.secrets, effect.epoch, effect.rank, resumed_step)
             case decide.Signal():
@@ -335,6 +339,7 @@ class Agent:
         self._log(f"the cloud takes this machine back ({found.action}) in {left_s:.0f} s")
         self._notice_here = replace(found, at_s=found.at_s + ahead_s, seen_s=found.seen_s + ahead_s)
         self.notice = found
+        self.sync.hurry(left_s)
 
     def _on_warning(self, found: Warned) -> None:
         """No reason to stop: the training may save, and the launcher think of other places."""

@@ -1,87 +1,37 @@
 """Checkpoints of the running command to the store: what is complete is committed, the newest first.
 
-A checkpoint ``step-N`` is complete when it holds ``_COMPLETE``, or was renamed into place: the kernel
-has said so (inotify), or the folder's ctime is later than its mtime (a rename changes only the
-former). A folder written in place without ``_COMPLETE`` is never committed: nobody can know whether
-it is whole.
+The training goes on meanwhile, and may save and prune as it likes: what is sent is held by hard links
+(``checkpoint/snapshot``), one checkpoint at a time. Saves that come faster than uploads are overtaken, never
+queued. A checkpoint of which every rank has a part is brought together by ``agent/gather``.
 """
 
 from __future__ import annotations
 
-import re
-import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
+from arylcloud.agent.gather import Contributor, Gang, Gathering, call
 from arylcloud.agent.inotify import Renames
+from arylcloud.agent.saved import COMPLETE, Saved, complete, drop_sending, keep_only, step_of, steps
+from arylcloud.agent.sending import OvertakenError, Sender
 from arylcloud.agent.shipper import one_line
 from arylcloud.checkpoint.restore import next_number
-from arylcloud.checkpoint.upload import Uploader
+from arylcloud.checkpoint.sharding import SHARDED, sharded, union
 from arylcloud.core.clock import Clock
 from arylcloud.core.errors import ConflictError, IntegrityError, StoreError, UsageError
 from arylcloud.core.ports import ObjectStore
-from arylcloud.core.protocol import Manifest
+from arylcloud.core.protocol import FileEntry, Manifest
 
-_STEP = re.compile(r"step-(\d{1,18})")
-_GOING = ".aryl-going-"
-"""What is being removed has this before its name: half of a checkpoint is none."""
-COMPLETE = "_COMPLETE"
+__all__ = ["COMPLETE", "CheckpointSync", "Saved", "SyncStatus", "complete", "keep_only", "steps"]
 SCAN_S = 0.2
 STALE_S = 60.0
 """A folder that has not become complete for this long is mentioned in the log."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """A complete checkpoint on this machine's disk."""
-
-    step: int
-    path: Path
-    saved_at_s: float
-    """When the training had finished writing it."""
-
-
-def steps(folder: Path) -> list[tuple[int, Path]]:
-    """Every ``step-N`` folder, complete or not, in order of N."""
-    found = []
-    for path in folder.iterdir() if folder.is_dir() else ():
-        match = _STEP.fullmatch(path.name)
-        if match is not None and path.is_dir() and not path.is_symlink():
-            found.append((int(match[1]), path))
-    return sorted(found)
-
-
-def complete(folder: Path, renamed: frozenset[str] = frozenset()) -> list[Saved]:
-    """The complete ones, in order of step."""
-    found = []
-    for step, path in steps(folder):
-        try:
-            status = path.stat()
-            mark = path / COMPLETE
-            if mark.exists():
-                at_s = mark.stat().st_mtime
-            elif path.name in renamed or status.st_ctime_ns > status.st_mtime_ns:
-                at_s = status.st_ctime
-            else:
-                continue
-        except FileNotFoundError:
-            continue  # the training prunes its old ones
-        found.append(Saved(step=step, path=path, saved_at_s=at_s))
-    return found
-
-
-def keep_only(folder: Path, name: str | None) -> list[str]:
-    """Remove every checkpoint but ``name``: what a command finds is what its epoch resumes from,
-    on every rank the same. Returns what was removed. Cut off anywhere, it leaves no ``step-N`` that has
-    lost some of its files, and the next call removes the rest."""
-    removed = [path for _, path in steps(folder) if path.name != name]
-    for rest in folder.glob(f"{_GOING}*"):  # of a call that was cut off
-        shutil.rmtree(rest)
-    for path in removed:
-        shutil.rmtree(path.rename(path.with_name(_GOING + path.name)))
-    return [path.name for path in removed]
+PARTS_SAID_S = 10.0
+"""So long other ranks' parts are waited for in silence."""
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +43,9 @@ class SyncStatus:
     """Newest epoch whose final checkpoint is in (see ``finish``)."""
     problem: str | None = None
     """Why the newest commit has not gone through yet."""
+    uploading_step: int | None = None
+    skipped: int = 0
+    """Saves of this epoch that a newer one overtook."""
 
 
 class CheckpointSync(threading.Thread):
@@ -108,6 +61,7 @@ class CheckpointSync(threading.Thread):
         lease_id: str,
         clock: Clock,
         log: Callable[[str], None],
+        pace: float = 1.0,
     ) -> None:
         super().__init__(name="sync", daemon=True)
         self._store = store
@@ -116,17 +70,22 @@ class CheckpointSync(threading.Thread):
         self._lease_id = lease_id
         self._clock = clock
         self._log = log
+        self._poll_s = SCAN_S * pace
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._halt = threading.Event()
         self._status = SyncStatus()
-        self._epoch: int | None = None
+        self._gang: Gang | None = None
         self._final: int | None = None
         self._number: int | None = None
-        self._uploader = Uploader(store)
+        self._calls = 1
+        self._gathering: tuple[Saved, Gathering] | None = None
+        self._contributor: Contributor | None = None
+        self._sender = Sender(store, job_id=job_id, clock=clock, newest=self._newest)
         self._passed_over: set[tuple[str, float]] = set()
         self._mentioned: set[str] = set()
         folder.mkdir(parents=True, exist_ok=True)
+        drop_sending(folder)
         self._renames = Renames(folder)
 
     @property
@@ -141,8 +100,7 @@ class CheckpointSync(threading.Thread):
     def resume(self, manifest: Manifest | None) -> None:
         """Before the command starts: what lies in the folder is this manifest (None: nothing)."""
         with self._lock:
-            if manifest is not None:
-                self._uploader.vouch(manifest)
+            self._sender.vouch(manifest)
             self._status = replace(
                 self._status,
                 committed=manifest.key if manifest is not None else None,
@@ -150,31 +108,40 @@ class CheckpointSync(threading.Thread):
                 problem=None,
             )
 
-    def begin(self, epoch: int) -> None:
-        """From now on, commit this epoch's checkpoints."""
+    def begin(self, epoch: int, *, rank: int = 0, leases: tuple[str, ...] = ()) -> None:
+        """From now on, commit this epoch's checkpoints, or have a part in them. ``leases``: of all its
+        ranks, in order; empty = there is but this one."""
         with self._lock:
-            self._epoch, self._final, self._number = epoch, None, None
+            self._gang = Gang(job_id=self._job_id, epoch=epoch, rank=rank, leases=leases)
+            self._final, self._number, self._calls, self._gathering = None, None, 1, None
+            self._contributor = Contributor(store=self._store, gang=self._gang) if rank else None
+            self._status = replace(self._status, skipped=0)
             self._passed_over.clear()
 
     def finish(self, epoch: int, *, commits: bool) -> None:
         """The command is gone: once its newest complete checkpoint is in, say ``saved_epoch``.
-        ``commits``: this machine is the one that commits (rank 0)."""
+        ``commits``: this machine is the one that commits (rank 0); another has to send the part that it
+        may have."""
         with self._lock:
-            if commits:
+            if commits or self._contributor is not None:
                 self._final = epoch
             else:
                 self._status = replace(self._status, saved_epoch=epoch)
         self._wake.set()
+
+    def hurry(self, left_s: float) -> None:
+        """The cloud takes this machine in ``left_s``."""
+        self._sender.hurry(left_s)
 
     def stop(self) -> None:
         self._halt.set()
         self._wake.set()
 
     def run(self) -> None:
-        wait_s = SCAN_S
+        wait_s = self._poll_s
         while not self._halt.is_set():
             try:
-                wait_s = SCAN_S if self._turn() else min(10.0, max(0.5, wait_s * 2))
+                wait_s = self._poll_s if self._turn() else min(10.0, max(0.5, wait_s * 2))
             except Exception as error:  # noqa: BLE001 - an error here must not end the thread, nor the job
                 self._fail(f"checkpoints are not being committed: {one_line(error)}")
                 wait_s = min(10.0, max(0.5, wait_s * 2))
@@ -182,77 +149,193 @@ class CheckpointSync(threading.Thread):
             self._wake.clear()
 
     def _turn(self) -> bool:
-        """Commit the newest complete checkpoint, if it is new. False = it did not go through."""
+        """Bring the newest complete checkpoint forward. False = it did not go through."""
         with self._lock:
-            epoch, final = self._epoch, self._final
-        if epoch is None:
+            gang, final, contributor = self._gang, self._final, self._contributor
+        if gang is None:
             return True
-        saved = self._newest()
-        if saved is not None and not self._commit(saved, epoch):
-            return False
-        if saved is None:
-            self._mention_incomplete()
-        with self._lock:
-            # what became complete while the last upload ran is seen by a scan after ``finish``
-            if saved is None and final is not None and final == self._final:
-                self._status = replace(self._status, saved_epoch=final)
-                self._epoch = self._final = None
-        if saved is not None:
-            self._wake.set()  # look again at once
-        return True
-
-    def _newest(self) -> Saved | None:
-        committed = self.status.committed_step
-        fresh = [
-            saved
-            for saved in self.saved()
-            if (committed is None or saved.step > committed)
-            and (saved.path.name, saved.saved_at_s) not in self._passed_over
-        ]
-        return fresh[-1] if fresh else None
-
-    def _commit(self, saved: Saved, epoch: int) -> bool:
-        begun_s = self._clock.monotonic_s()
         try:
-            if self._number is None:
-                self._number = next_number(self._store, epoch)
-            manifest = self._uploader.commit(
-                saved.path,
-                job_id=self._job_id,
-                lease_id=self._lease_id,
-                epoch=epoch,
-                number=self._number,
-                step=saved.step,
-                saved_at_s=saved.saved_at_s,
-                clock=self._clock,
-            )
+            busy = self._lead(gang, final) if contributor is None else self._follow(contributor, final)
         except StoreError as error:
-            self._fail(f"{saved.path.name} waits for the store: {error.message}")
+            self._fail(f"checkpoints wait for the store: {error.message}")
             return False
         except ConflictError as error:
             self._number = None  # somebody else's number, or our own lost answer: look again
             self._fail(error.message)
             return False
-        except (IntegrityError, UsageError) as error:
-            if not saved.path.exists():
-                return True  # the training has pruned it: the next scan finds its successor
-            # it will not get better by itself: passed over until it is written anew
-            self._passed_over.add((saved.path.name, saved.saved_at_s))
-            self._fail(f"{saved.path.name} cannot be committed: {error.message}")
+        finally:
+            self._note(uploading_step=None)
+        if busy:
             return True
-        upload_s = self._clock.monotonic_s() - begun_s
-        self._number += 1
+        self._mention_incomplete()
         with self._lock:
-            self._status = replace(
-                self._status,
-                committed=manifest.key,
-                committed_step=manifest.step,
-                upload_s=upload_s,
-                problem=None,
-            )
-        size_mb = manifest.total_bytes / 1e6
-        self._log(f"committed {saved.path.name} as {manifest.key} ({size_mb:.1f} MB in {upload_s:.2f} s)")
+            # what became complete while the last upload ran is seen by a scan after ``finish``
+            if final is not None and final == self._final:
+                self._status = replace(self._status, saved_epoch=final)
+                self._gang = self._final = self._contributor = None
         return True
+
+    # ------------------------------------------------------------ rank 0
+
+    def _lead(self, gang: Gang, final: int | None) -> bool:
+        """False = there is nothing to be done."""
+        fresh = self._fresh()
+        if self._gathering is not None:
+            saved, gathering = self._gathering
+            if final is None or not any(s.step > saved.step for s in fresh):
+                return self._gather(saved, gathering, gang)
+            self._gathering = None  # the last one comes first; it may still be gone back to
+        if not fresh:
+            return False
+        saved = fresh[-1]
+        together = len(gang.leases) > 1 and sharded(saved.path)
+        if together:
+            self._calls = call(self._store, gang, self._calls, saved.step)
+        files = self._try(saved, lambda: self._send(saved))
+        self._wake.set()  # look again at once
+        if files is None:
+            return True
+        if not together:
+            self._try(saved, lambda: self._commit(saved, files, gang))
+            return True
+        gathering = Gathering(
+            store=self._store,
+            gang=gang,
+            step=saved.step,
+            directory=saved.path.name,
+            own=files,
+            clock=self._clock,
+        )
+        self._gathering = (saved, gathering)
+        return self._gather(saved, gathering, gang)
+
+    def _gather(self, saved: Saved, gathering: Gathering, gang: Gang) -> bool:
+        gathering.look()
+        if gathering.hopeless is None and not gathering.whole:
+            if gathering.waited_s > PARTS_SAID_S:
+                ranks = ", ".join(str(rank) for rank in gathering.missing)
+                self._fail(f"{saved.path.name} waits for the part of rank {ranks}: has it a {SHARDED}?")
+            self._wake.clear()
+            return True
+        if gathering.hopeless is not None:
+            self._pass_over(saved, gathering.hopeless)
+        else:
+            self._try(saved, lambda: self._commit_together(saved, gathering, gang))
+        self._gathering = None
+        self._wake.set()
+        return True
+
+    def _commit_together(self, saved: Saved, gathering: Gathering, gang: Gang) -> None:
+        files = union(gathering.all_parts())
+        if gone := self._sender.uploader.missing(files):
+            raise IntegrityError(f"its chunk {min(gone)} is not in the store")
+        self._commit(saved, files, gang)
+
+    def _commit(self, saved: Saved, files: tuple[FileEntry, ...], gang: Gang) -> None:
+        if self._number is None:
+            self._number = next_number(self._store, gang.epoch)
+        manifest = self._sender.uploader.write_manifest(
+            files,
+            job_id=self._job_id,
+            lease_id=self._lease_id,
+            epoch=gang.epoch,
+            number=self._number,
+            step=saved.step,
+            saved_at_s=saved.saved_at_s,
+            directory=saved.path.name,
+            clock=self._clock,
+        )
+        self._number += 1
+        upload_s = self._sender.sent(manifest.total_bytes)
+        skipped = self._overtaken_by(saved)
+        self._note(
+            committed=manifest.key,
+            committed_step=manifest.step,
+            upload_s=upload_s,
+            problem=None,
+            skipped=self.status.skipped + skipped,
+        )
+        size_mb = manifest.total_bytes / 1e6
+        text = f"committed {saved.path.name} as {manifest.key} ({size_mb:.1f} MB in {upload_s:.2f} s)"
+        if skipped:
+            text += f"; {skipped} before it were overtaken: saves come faster than they can be sent"
+        self._log(text)
+
+    def _overtaken_by(self, saved: Saved) -> int:
+        """How many between the last commit and this one were complete, and never sent."""
+        before = self.status.committed_step
+        known = {step_of(name) for name in self._renames.names()} | {s.step for s in self.saved()}
+        return sum(1 for s in known if s is not None and (-1 if before is None else before) < s < saved.step)
+
+    # ------------------------------------------------------------ other ranks
+
+    def _follow(self, contributor: Contributor, final: int | None) -> bool:
+        """Send what is called for; at the end, all that is not in a manifest yet, the newest first: this
+        machine may be about to go. False = there is nothing to be done."""
+        fresh = {s.step: s for s in self._fresh() if s.step not in contributor.answered and sharded(s.path)}
+        if not fresh:
+            return False
+        if final is not None and (known := self._sender.catch_up(contributor.gang.epoch)) is not None:
+            contributor.answered |= {step for step in fresh if step <= known}
+            fresh = {step: saved for step, saved in fresh.items() if step > known}
+            if not fresh:
+                return False
+        contributor.hear()
+        newest, wanted = max(fresh), contributor.wanted
+        if final is not None:
+            chosen = newest
+        elif wanted is None or wanted > newest:
+            return True  # not called for; or it is not that far yet
+        elif wanted not in fresh:
+            contributor.decline(wanted, f"it has step-{newest}, and that one no more")
+            return True
+        else:
+            chosen = wanted
+            self._sender.catch_up(contributor.gang.epoch)
+        saved = fresh[chosen]
+        files = self._try(saved, lambda: self._send(saved))
+        if files is not None:
+            self._try(saved, lambda: contributor.contribute(chosen, saved.path.name, files))
+            self._note(upload_s=self._sender.sent(sum(file.size for file in files)))
+        if chosen not in contributor.answered and saved.key in self._passed_over:
+            contributor.decline(chosen, self.status.problem or "it could not be sent")
+        self._wake.set()
+        return True
+
+    # ------------------------------------------------------------ both
+
+    def _fresh(self) -> list[Saved]:
+        """Complete, newer than the last commit, and not passed over."""
+        committed = self.status.committed_step
+        return [
+            saved
+            for saved in self.saved()
+            if (committed is None or saved.step > committed) and saved.key not in self._passed_over
+        ]
+
+    def _newest(self) -> int | None:
+        fresh = self._fresh()
+        return fresh[-1].step if fresh else None
+
+    def _send(self, saved: Saved) -> tuple[FileEntry, ...]:
+        self._note(uploading_step=saved.step)
+        return self._sender.send(saved, committed_step=self.status.committed_step)
+
+    def _try(self, saved: Saved, work: Callable[[], _T]) -> _T | None:
+        """What is wrong with this checkpoint alone passes over it; what is wrong with the store is raised."""
+        try:
+            return work()
+        except OvertakenError:
+            self._log(f"{saved.path.name} is left for a newer one: there is no time for both")
+        except (IntegrityError, UsageError) as error:
+            if saved.path.exists():  # else the training has pruned it: the next scan finds its successor
+                self._pass_over(saved, error.message)
+        return None
+
+    def _pass_over(self, saved: Saved, why: str) -> None:
+        """It will not get better by itself: passed over until it is written anew."""
+        self._passed_over.add(saved.key)
+        self._fail(f"{saved.path.name} cannot be committed: {why}")
 
     def _mention_incomplete(self) -> None:
         for _, path in steps(self._folder):
@@ -269,6 +352,10 @@ class CheckpointSync(threading.Thread):
                     f"{path.name} is not committed: it was neither renamed into place nor has it "
                     f"a {COMPLETE} file, so that nobody can know whether it is whole"
                 )
+
+    def _note(self, **changes: object) -> None:
+        with self._lock:
+            self._status = replace(self._status, **changes)  # type: ignore[arg-type]
 
     def _fail(self, problem: str) -> None:
         with self._lock:

@@ -34,8 +34,17 @@ class SourceFile:
     """Relative to the checkpoint's directory, POSIX."""
     size: int
     mode: int
-    seen: tuple[int, int, int, int, int]
-    """Device, inode, size, mtime and ctime (ns): another value later means that it changed."""
+    seen: tuple[int, int, int, int]
+    """Device, inode, size and mtime (ns): another value later means that it changed."""
+    ctime_ns: int
+    """So does this, unless the number of its names has changed, too: whoever removes one of them, or makes
+    another, changes no byte."""
+    links: int
+
+    def same(self, other: SourceFile) -> bool:
+        """Is ``other``, seen later, this file, unchanged?"""
+        moved = self.ctime_ns != other.ctime_ns and self.links == other.links
+        return (self.name, self.seen) == (other.name, other.seen) and not moved
 
 
 def sha256(data: bytes) -> str:
@@ -73,7 +82,7 @@ def read_span(file: SourceFile, offset: int, length: int) -> bytes:
     """Bytes [offset, offset + length); IntegrityError if the file is no longer the one that was seen."""
     handle = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if identity(os.fstat(handle)) != file.seen:
+        if not file.same(_described(file.path, file.name, os.fstat(handle))):
             raise changed(file.name)
         data = os.pread(handle, length, offset)
         while 0 < len(data) < length:
@@ -97,8 +106,16 @@ def storable(name: str) -> bool:
     return all(s not in ("", ".", "..") for s in name.split("/")) and not ("\\" in name or "\0" in name)
 
 
-def identity(status: os.stat_result) -> tuple[int, int, int, int, int]:
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+def _described(path: Path, name: str, status: os.stat_result) -> SourceFile:
+    return SourceFile(
+        path=path,
+        name=name,
+        size=status.st_size,
+        mode=status.st_mode & 0o777,
+        seen=(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns),
+        ctime_ns=status.st_ctime_ns,
+        links=status.st_nlink,
+    )
 
 
 def changed(name: str) -> IntegrityError:
@@ -124,9 +141,7 @@ def _source(path: Path, name: str, root: Path) -> SourceFile:
         raise UsageError(f"the checkpoint's {name} is not a regular file", hint="keep only files there")
     if not storable(name):
         raise UsageError(f"the checkpoint's {name!r} is not a name that can be kept", hint="rename it")
-    return SourceFile(
-        path=real, name=name, size=status.st_size, mode=status.st_mode & 0o777, seen=identity(status)
-    )
+    return _described(real, name, status)
 
 
 def _fail(error: OSError) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ _KEY = re.compile(re.escape(MANIFESTS_PREFIX) + r"e(\d{6,})-(\d{6,})\.json")
 
 def seal(manifest: Manifest) -> Manifest:
     """With ``digest`` filled in: sha256 over the canonical bytes with ``digest`` empty."""
-    return replace(manifest, digest=_digest(encode(manifest)))
+    return replace(manifest, digest=digest_of(encode(manifest)))
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
@@ -31,12 +32,23 @@ def parse_manifest(data: bytes, *, key: str, job_id: str | None = None) -> Manif
     """The manifest in ``data``, or IntegrityError that names ``key``: not canonical JSON, a digest that
     does not hold, another job's or another key's manifest, a newer schema, an unsafe file name,
     sizes that do not add up."""
+    manifest = decode(Manifest, checked_document(data, key=key), where=key)
+    if manifest.key != key:
+        raise IntegrityError(f"{key} holds the manifest {manifest.key}")
+    if job_id is not None and manifest.job_id != job_id:
+        raise IntegrityError(f"{key} belongs to job {manifest.job_id}, not to {job_id}")
+    _check(manifest, key)
+    return manifest
+
+
+def checked_document(data: bytes, *, key: str) -> dict[str, Any]:
+    """The sealed JSON object in ``data``; IntegrityError as :func:`parse_manifest` has it."""
     document = parse(data, what=key)
     if not isinstance(document, dict):
         raise IntegrityError(f"{key} is not a manifest")
     # the digest covers the document as it was written, keys of a newer writer included; comparing
     # bytes as well refuses another spelling of the same values: no flipped byte passes
-    if document.get("digest") != _digest(document) or _canonical(document) != data:
+    if document.get("digest") != digest_of(document) or _canonical(document) != data:
         raise IntegrityError(f"{key} is damaged: its digest does not hold")
     version = document.get("schema_version")
     if not isinstance(version, int) or version > SCHEMA_VERSION:
@@ -45,13 +57,7 @@ def parse_manifest(data: bytes, *, key: str, job_id: str | None = None) -> Manif
             hint="upgrade arylcloud",
             code="schema",
         )
-    manifest = decode(Manifest, document, where=key)
-    if manifest.key != key:
-        raise IntegrityError(f"{key} holds the manifest {manifest.key}")
-    if job_id is not None and manifest.job_id != job_id:
-        raise IntegrityError(f"{key} belongs to job {manifest.job_id}, not to {job_id}")
-    _check(manifest, key)
-    return manifest
+    return document
 
 
 def read_manifest(store: ObjectStore, key: str, *, job_id: str | None = None) -> Manifest:
@@ -87,7 +93,8 @@ def storable_folder(name: str) -> bool:
     return storable(name) and "/" not in name and not name.startswith(".")
 
 
-def _digest(document: dict[str, Any]) -> str:
+def digest_of(document: dict[str, Any]) -> str:
+    """sha256 over the canonical bytes with ``digest`` empty."""
     return sha256(_canonical({**document, "digest": ""}))
 
 
@@ -103,17 +110,22 @@ def _canonical(document: Any) -> bytes:
 def _check(manifest: Manifest, key: str) -> None:
     if not storable_folder(manifest.directory):
         raise IntegrityError(f"{key}: {manifest.directory!r} is not the name of a checkpoint's folder")
+    check_files(manifest.files, key)
+    if manifest.total_bytes != sum(file.size for file in manifest.files):
+        raise IntegrityError(f"{key}: the sizes of its files do not add up to {manifest.total_bytes}")
+
+
+def check_files(files: Sequence[FileEntry], key: str) -> None:
+    """IntegrityError for what no restore could or should lay down."""
     seen: set[str] = set()
     folders: set[str] = set()
-    for file in manifest.files:
+    for file in files:
         _check_file(file, key)
         seen.add(file.path)
         segments = file.path.split("/")
         folders.update("/".join(segments[:depth]) for depth in range(1, len(segments)))
-    if len(seen) != len(manifest.files) or seen & folders:
+    if len(seen) != len(files) or seen & folders:
         raise IntegrityError(f"{key} names a file twice")
-    if manifest.total_bytes != sum(file.size for file in manifest.files):
-        raise IntegrityError(f"{key}: the sizes of its files do not add up to {manifest.total_bytes}")
 
 
 def _check_file(file: FileEntry, key: str) -> None:

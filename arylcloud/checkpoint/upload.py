@@ -10,7 +10,7 @@ That is also what makes pruning safe (``retention.py``, rules 3 and 4).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -74,13 +74,52 @@ class Uploader:
         changes meanwhile, UsageError for what cannot be kept (see ``chunks.scan``), ConflictError if
         the manifest exists already with other content, StoreError; may be called again after any.
         """
+        entries = self.send(directory, name=directory.name, clock=clock, progress=progress)
+        return self.write_manifest(
+            entries,
+            job_id=job_id,
+            lease_id=lease_id,
+            epoch=epoch,
+            number=number,
+            step=step,
+            saved_at_s=saved_at_s,
+            directory=directory.name,
+            clock=clock,
+        )
+
+    def send(
+        self,
+        directory: Path,
+        *,
+        name: str,
+        clock: Clock,
+        progress: Callable[[int], None] | None = None,
+    ) -> tuple[FileEntry, ...]:
+        """The first half of ``commit``: every chunk of ``directory`` is in the store. ``name``: what the
+        checkpoint's folder is called, wherever its files lie now."""
         files = _scan(directory)
-        if not storable_folder(directory.name):
-            raise UsageError(f"{directory.name!r} cannot be the name of a checkpoint", hint="use step-N")
+        if not storable_folder(name):
+            raise UsageError(f"{name!r} cannot be the name of a checkpoint", hint="use step-N")
         if not files:
-            raise UsageError(f"the checkpoint {directory} is empty")
+            raise UsageError(f"the checkpoint {name} is empty")
         entries = self._upload(files, progress, clock)
-        self._check_unchanged(directory, files)
+        _check_unchanged(directory, name, files)
+        return entries
+
+    def write_manifest(
+        self,
+        files: tuple[FileEntry, ...],
+        *,
+        job_id: str,
+        lease_id: str,
+        epoch: int,
+        number: int,
+        step: int,
+        saved_at_s: float,
+        directory: str,
+        clock: Clock,
+    ) -> Manifest:
+        """The second half: the commit. Every chunk of ``files`` must be in the store, by whomever."""
         manifest = seal(
             Manifest(
                 job_id=job_id,
@@ -90,8 +129,8 @@ class Uploader:
                 step=step,
                 saved_at_s=saved_at_s,
                 committed_at_s=clock.now_s(),
-                directory=directory.name,
-                files=entries,
+                directory=directory,
+                files=files,
                 total_bytes=sum(file.size for file in files),
                 digest="",
             )
@@ -105,6 +144,12 @@ class Uploader:
             )
         self.vouch(manifest)
         return manifest
+
+    def missing(self, files: Iterable[FileEntry]) -> set[str]:
+        """Digests of chunks that the store does not list with their size."""
+        listed = self._listed()
+        wanted = {chunk.sha256: chunk.size for file in files for chunk in file.chunks}
+        return {d for d, size in wanted.items() if d not in listed or listed[d].size != size}
 
     def _upload(
         self, files: tuple[SourceFile, ...], progress: Callable[[int], None] | None, clock: Clock
@@ -153,12 +198,14 @@ class Uploader:
             gone = unsure - self._listed().keys()
             unsure = gone
 
-    @staticmethod
-    def _check_unchanged(directory: Path, before: tuple[SourceFile, ...]) -> None:
-        after = _scan(directory)
-        if after != before:
-            different = sorted({f.name for f in set(before) ^ set(after)})
-            raise changed(f"{directory.name}/{different[0]}")
+
+def _check_unchanged(directory: Path, name: str, before: tuple[SourceFile, ...]) -> None:
+    after = {file.name: file for file in _scan(directory)}
+    for file in before:
+        if file.name not in after or not file.same(after.pop(file.name)):
+            raise changed(f"{name}/{file.name}")
+    if after:
+        raise changed(f"{name}/{min(after)}")
 
 
 def _scan(directory: Path) -> tuple[SourceFile, ...]:

@@ -19,6 +19,8 @@ compare-and-swap. Layout under ``<store root>/jobs/<job_id>/``::
     logs/<stream>/00000001.log            segments; streams: boot-<lease_id>, e000001-r00
     ckpt/chunks/<aa>/<sha256>             content-addressed
     ckpt/manifests/e000001-000001.json    Manifest, written last: the commit
+    ckpt/parts/e000001/call-000001.json   PartCall: which step rank 0 wants the parts of
+    ckpt/parts/e000001/<step>-r01.json    Part: what a rank has of it; none is a checkpoint by itself
     housekeeping/now                      empty, overwritten: what the store's clock says
 
 and beside the jobs, shared by all of them: ``<store root>/runtime/<sha256>.zip`` (our wheel, obstore).
@@ -51,6 +53,7 @@ EXEC_PREFIX = "exec/"
 LOGS_PREFIX = "logs/"
 CHUNKS_PREFIX = "ckpt/chunks/"
 MANIFESTS_PREFIX = "ckpt/manifests/"
+PARTS_PREFIX = "ckpt/parts/"
 CLOCK_KEY = "housekeeping/now"
 
 
@@ -186,7 +189,10 @@ class EpochDoc:
     resume_from: str | None
     """Key of the manifest to restore; None = from the beginning."""
     checkpoint_interval_s: float | None = None
-    """Advice to the training (``should_checkpoint``); None = it decides alone."""
+    """Advice to the training (``should_checkpoint``); None = none was known when the epoch opened."""
+    losses_per_hour: float | None = None
+    """Of the whole gang, wall hours: with what a save costs, measured, rank 0's agent finds the interval itself
+    (``core/cadence``). None = not known, or the job's file gives the interval."""
     master_port: int = 29500
     schema_version: int = SCHEMA_VERSION
 
@@ -250,6 +256,12 @@ class Heartbeat:
     save_s: float | None = None
     """Measured: what the last checkpoint held up the training, if the training says so."""
     upload_s: float | None = None
+    checkpoint_interval_s: float | None = None
+    """What this agent advises the training at present; None = nothing is known to go by."""
+    uploading_step: int | None = None
+    """Of the checkpoint on its way to the store now."""
+    saves_skipped: int = 0
+    """Complete checkpoints of this epoch that a newer one overtook before they could be sent."""
     notice: Notice | None = None
     at_risk_s: float | None = None
     """Wall seconds at which the cloud first said that it might take the machine; a warning, no notice."""

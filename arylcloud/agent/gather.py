@@ -1,0 +1,206 @@
+"""A sharded checkpoint brought together: rank 0 calls for a step, each rank sends its part, rank 0 commits.
+
+All in the mailbox, create-only: ``call-000001.json`` names the step, ``<step>-r01.json`` is a rank's answer:
+its files, or why it has none. A rank sends what is called for, and at the end of its command, uncalled, the
+newest that it has: its machine may be about to go. Rank 0 gives a step up when a rank says that it has no
+part of it, or has ended or fallen silent without one. A part is never a checkpoint: whoever restores reads
+manifests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+
+from arylcloud.checkpoint.sharding import parse_part, part_bytes
+from arylcloud.core.clock import Clock
+from arylcloud.core.codec import dumps, loads
+from arylcloud.core.errors import IntegrityError
+from arylcloud.core.ports import ObjectStore
+from arylcloud.core.protocol import FileEntry, Heartbeat, beat_key, end_key
+from arylcloud.core.protocol_parts import Part, PartCall, part_call_key, part_key
+
+SILENT_S = 10.0
+"""A rank whose heartbeat has stood still for so long will send no part."""
+LOOK_S = 1.0
+"""Between two looks at heartbeats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """Who is in the epoch, and which of them this is."""
+
+    job_id: str
+    epoch: int
+    rank: int = 0
+    leases: tuple[str, ...] = ()
+    """By rank; empty = this machine alone."""
+
+
+def call(store: ObjectStore, gang: Gang, number: int, step: int) -> int:
+    """Ask every rank for its part of ``step``, by call ``number`` or the first free one after it;
+    returns the number after it. Raises StoreError."""
+    while True:
+        document = PartCall(epoch=gang.epoch, number=number, step=step)
+        data, key = dumps(document), part_call_key(gang.epoch, number)
+        number += 1
+        # one whose answer was lost finds itself; another is of this rank's agent before it was restarted
+        if store.create(key, data) or store.get(key) == data:
+            return number
+
+
+def called(store: ObjectStore, gang: Gang, after: int) -> PartCall | None:
+    """The call after number ``after``; None: there is none yet. A damaged one calls for nothing that there
+    is, and rank 0 finds the others ended. Raises StoreError."""
+    key = part_call_key(gang.epoch, after + 1)
+    data = store.get(key)
+    if data is None:
+        return None
+    try:
+        return loads(PartCall, data, what=key)
+    except IntegrityError:
+        return PartCall(epoch=gang.epoch, number=after + 1, step=-1)
+
+
+def answer(
+    store: ObjectStore,
+    gang: Gang,
+    step: int,
+    *,
+    directory: str,
+    files: tuple[FileEntry, ...] = (),
+    problem: str | None = None,
+) -> None:
+    """This rank's part of ``step``. Raises StoreError; IntegrityError if it has given another before."""
+    part = Part(
+        job_id=gang.job_id,
+        epoch=gang.epoch,
+        step=step,
+        rank=gang.rank,
+        lease_id=gang.leases[gang.rank],
+        directory=directory,
+        files=files,
+        problem=problem,
+    )
+    key, data = part_key(gang.epoch, step, gang.rank), part_bytes(part)
+    if not store.create(key, data) and store.get(key) != data:
+        raise IntegrityError(f"{directory} was saved twice in this epoch, with different content")
+
+
+@dataclass(slots=True, kw_only=True)
+class Gathering:
+    """Rank 0's wait for the parts of one step. ``look`` until it is ``whole`` or ``hopeless``."""
+
+    store: ObjectStore
+    gang: Gang
+    step: int
+    directory: str
+    own: tuple[FileEntry, ...]
+    clock: Clock
+    parts: dict[int, tuple[FileEntry, ...]] = field(default_factory=dict)
+    hopeless: str | None = None
+    """Why this step will never be whole."""
+    _begun_s: float | None = None
+    _looked_s: float = float("-inf")
+    _beats: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """By rank: sequence number of the heartbeat, and since when (monotonic) it is that."""
+
+    @property
+    def missing(self) -> list[int]:
+        return [rank for rank in range(1, len(self.gang.leases)) if rank not in self.parts]
+
+    @property
+    def whole(self) -> bool:
+        return self.hopeless is None and not self.missing
+
+    @property
+    def waited_s(self) -> float:
+        return 0.0 if self._begun_s is None else self.clock.monotonic_s() - self._begun_s
+
+    def all_parts(self) -> dict[int, tuple[FileEntry, ...]]:
+        return {0: self.own, **self.parts}
+
+    def look(self) -> None:
+        """Which parts have come. Raises StoreError."""
+        now_s = self.clock.monotonic_s()
+        if self._begun_s is None:
+            self._begun_s = now_s
+        self._read_parts()
+        if self.hopeless is None and self.missing and now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            lost = [rank for rank in self.missing if self._over(rank) or self._silent(rank, now_s)]
+            if lost:
+                self._read_parts()  # one that it has sent before its end is there
+                if still := [rank for rank in lost if rank in self.missing]:
+                    self.hopeless = f"rank {still[0]} has ended without its part of it"
+
+    def _read_parts(self) -> None:
+        for rank in self.missing:
+            key = part_key(self.gang.epoch, self.step, rank)
+            data = self.store.get(key)
+            if data is None:
+                continue
+            try:
+                part = parse_part(
+                    data, job_id=self.gang.job_id, epoch=self.gang.epoch, step=self.step, rank=rank
+                )
+            except IntegrityError as error:
+                self.hopeless = error.message
+                return
+            if part.problem is not None:
+                self.hopeless = f"rank {rank}: {part.problem}"
+                return
+            if part.lease_id != self.gang.leases[rank] or part.directory != self.directory:
+                self.hopeless = f"{key} is not of this epoch's rank {rank}"
+                return
+            self.parts[rank] = part.files
+
+    def _over(self, rank: int) -> bool:
+        return self.store.get(end_key(self.gang.epoch, rank)) is not None
+
+    def _silent(self, rank: int, now_s: float) -> bool:
+        data = self.store.get(beat_key(self.gang.leases[rank]))
+        try:
+            seq = loads(Heartbeat, data, what="a heartbeat").seq if data is not None else -1
+        except IntegrityError:
+            seq = -1
+        known, since_s = self._beats.setdefault(rank, (seq, now_s))
+        if seq != known:
+            self._beats[rank] = (seq, now_s)
+            return False
+        return now_s - since_s >= SILENT_S
+
+
+@dataclass(slots=True, kw_only=True)
+class Contributor:
+    """What a rank other than 0 knows of calls: which have come, and which steps it has answered."""
+
+    store: ObjectStore
+    gang: Gang
+    answered: set[int] = field(default_factory=set)
+    number: int = 0
+    wanted: int | None = None
+    """The step that was called for last, while it is unanswered."""
+
+    def hear(self) -> None:
+        """Read the calls up to the newest. Raises StoreError."""
+        while (found := called(self.store, self.gang, self.number)) is not None:
+            self.number, self.wanted = self.number + 1, found.step
+        if self.wanted in self.answered:
+            self.wanted = None
+
+    def contribute(self, step: int, directory: str, files: tuple[FileEntry, ...]) -> None:
+        """``files`` are in the store. Raises as :func:`answer`."""
+        answer(self.store, self.gang, step, directory=directory, files=files)
+        self._done(step)
+
+    def decline(self, step: int, problem: str) -> None:
+        """An answer that this rank has given before stands. Raises StoreError."""
+        with contextlib.suppress(IntegrityError):
+            answer(self.store, self.gang, step, directory=f"step-{step}", problem=problem)
+        self._done(step)
+
+    def _done(self, step: int) -> None:
+        self.answered.add(step)
+        if self.wanted == step:
+            self.wanted = None
