@@ -11,6 +11,7 @@ from collections.abc import Callable
 from arylcloud.agent.metadata import Source, Warned
 from arylcloud.agent.notice_azure import Azure
 from arylcloud.agent.notice_ec2 import Ec2
+from arylcloud.agent.notice_file import NoticeFile
 from arylcloud.agent.notice_gce import Gce
 from arylcloud.core.clock import Clock
 from arylcloud.core.protocol import Notice
@@ -19,6 +20,7 @@ PROTOCOLS: dict[str, Callable[[str, Clock, float | None], Source] | None] = {
     "ec2": Ec2,
     "gce": Gce,
     "azure": Azure,
+    "file": NoticeFile,
     "none": None,
 }
 """(endpoint, clock, seconds from notice to end where the machine was made with other than the usual)."""

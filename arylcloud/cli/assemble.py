@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 LOCAL = "local"
+NEAR = frozenset({LOCAL, "pool"})
+"""Their offers come with their prices, and what they are asked is answered at once."""
 ALL_OFFERS = 500
 """Candidates that a launcher keeps to choose replacements from."""
 LOCAL_TIMING = Timing(
@@ -173,6 +175,7 @@ def build_launcher(
     from arylcloud.core.clock import SystemClock
     from arylcloud.core.codec import loads
     from arylcloud.core.errors import IntegrityError
+    from arylcloud.launcher.charges import Charges
     from arylcloud.launcher.desire import Desires
     from arylcloud.launcher.executor import Boot, Executor
     from arylcloud.launcher.handout import Given
@@ -182,6 +185,7 @@ def build_launcher(
     from arylcloud.launcher.probe import from_environment
     from arylcloud.launcher.quotes import Quotes
     from arylcloud.launcher.submit import runtime_key
+    from arylcloud.pricing.tariffs import load_tariffs
 
     data = parts.store.get(mail.JOB_KEY)
     if data is None:
@@ -221,9 +225,9 @@ def build_launcher(
     clock = SystemClock()
     probe = from_environment()
     parts.journal.probe = probe
-    local = state.spec.resources.clouds == (LOCAL,)
+    near = set(state.spec.resources.clouds) <= NEAR and bool(state.spec.resources.clouds)
     on_disk = state.prefix_uri.startswith("file:")
-    timing = LOCAL_TIMING if local else Timing()
+    timing = LOCAL_TIMING if near else Timing()
     executor = Executor(
         journal=parts.journal,
         store=parts.store,
@@ -251,14 +255,14 @@ def build_launcher(
                 spec, folders, limit=ALL_OFFERS, known=known, quoted=quoted, also=also
             ),
             timing=timing,
-            # the local cloud's prices come with its offers
-            quotes=Quotes({n: p for n, p in parts.providers.items() if n != LOCAL}, clock),
-            refresh_s=1.0 if local else 60.0,
+            quotes=Quotes({n: p for n, p in parts.providers.items() if n not in NEAR}, clock),
+            refresh_s=1.0 if near else 60.0,
         ),
         clock=clock,
         timing=timing,
         housekeeper=Housekeeper(store=parts.store),
         handout=handout,
+        charges=Charges(tariffs=load_tariffs()),
         beat_every_s=2.0 if on_disk else BEAT_EVERY_S,
         adopted=adopted,
         admit=lambda found: check_same_market(job_id, found.market_clock, parts.providers),

@@ -19,33 +19,37 @@ if TYPE_CHECKING:
     from arylcloud.providers.registry import Adapter
 
 LOCAL = "local"
+POOL = "pool"
 LOCAL_SAVE_S = 0.1
 """Wall seconds that a small checkpoint holds up the training here."""
 LOCAL_START_S = 1.5
 """Wall seconds that the local cloud's agent takes from boot to the first step, beside ``boot_s``."""
 
 
+def named_clouds(spec: JobSpec) -> frozenset[str]:
+    return frozenset(cloud for one in (spec.resources, *spec.resources.any_of) for cloud in one.clouds)
+
+
 def names_local(spec: JobSpec) -> bool:
     """The local cloud is used by a job that names it, and by no other."""
-    clouds = [cloud for one in (spec.resources, *spec.resources.any_of) for cloud in one.clouds]
-    return LOCAL in clouds
+    return LOCAL in named_clouds(spec)
 
 
 def offer_table(spec: JobSpec, folders: Folders) -> OfferTable:
-    """The catalogue, as refreshed last, with the user's rows over it; the local cloud's offers where the
-    job names it. Of a job for the local cloud alone nothing else is read."""
+    """The catalogue, as refreshed last, with the user's rows over it; the local cloud's offers, and one's
+    own machines, where the job names them. Of a job for these alone nothing else is read."""
     from arylcloud.pricing.catalogue import load
     from arylcloud.pricing.table import concat, from_offers
 
+    named = named_clouds(spec)
+    own = [from_offers(_own(cloud, folders).offers()) for cloud in (LOCAL, POOL) if cloud in named]
+    if own and set(spec.resources.clouds) <= {LOCAL, POOL} and spec.resources.clouds:
+        return concat(*own) if len(own) > 1 else own[0]
     user = folders.user_catalogue if folders.user_catalogue.is_file() else None
-    if not names_local(spec):
-        return load(user, refreshed=folders.live_prices)
-    local = from_offers(_local(folders).offers())
-    return (
-        local
-        if spec.resources.clouds == (LOCAL,)
-        else concat(load(user, refreshed=folders.live_prices), local)
-    )
+    table = load(user, refreshed=folders.live_prices)
+    for more in own:
+        table = concat(table, more)
+    return table
 
 
 def assumptions(spec: JobSpec, folders: Folders) -> Assumptions:
@@ -56,7 +60,7 @@ def assumptions(spec: JobSpec, folders: Folders) -> Assumptions:
 
     if not names_local(spec):
         return Assumptions()
-    able = _local(folders).capabilities()
+    able = _own(LOCAL, folders).capabilities()
     scale = able.market_clock.scale
     usual = Assumptions()
     return replace(
@@ -151,8 +155,9 @@ def make_plan(
     )
 
 
-def _local(folders: Folders) -> Adapter:
+def _own(cloud: str, folders: Folders) -> Adapter:
+    """The local cloud or the pool: their offers are their own to tell."""
     from arylcloud.providers import registry
 
-    found = registry.load(LOCAL, state_dir=folders.state, environ=os.environ, config_dir=folders.config)
+    found = registry.load(cloud, state_dir=folders.state, environ=os.environ, config_dir=folders.config)
     return cast("Adapter", found)

@@ -12,7 +12,7 @@ _UNSUPPORTED = {
     "k8s": "Kubernetes",
     "kubernetes": "Kubernetes",
     "slurm": "Slurm",
-    "ssh": "a pool of SSH machines",
+    "ssh": "SkyPilot's pool of SSH machines",
     "vsphere": "vSphere",
 }
 _AWS_REGION = re.compile(r"[a-z]{2}(-gov|-iso[a-z]?)?-[a-z]+-\d+")
@@ -43,7 +43,8 @@ def place(
         if cloud in _UNSUPPORTED:
             raise UsageError(
                 f"{what}: {_UNSUPPORTED[cloud]} is not supported",
-                hint="aws, gcp, azure, local, or a cloud of your own offers.csv",
+                hint="aws, gcp, azure, local, pool (machines entered with `arylcloud pool add`), or a cloud of"
+                " your own offers.csv",
             )
     if zone is not None and region is None:
         region = _region_of_zone(zone, what=what)

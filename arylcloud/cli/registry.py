@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "stop": Entry("arylcloud.cli.stop", "Stop with a final checkpoint, and release every machine", "Run"),
     "resume": Entry("arylcloud.cli.resume", "Go on from the last checkpoint", "Run"),
     "adopt": Entry("arylcloud.cli.adopt", "Take over a job whose launcher is lost", "Run"),
+    "pool": Entry("arylcloud.cli.pool", "Machines of your own: add, list, lend, take back", "Run"),
     "report": Entry("arylcloud.cli.report", "What it cost, and what it would have cost elsewhere", "Account"),
     "gc": Entry("arylcloud.cli.gc", "Find and end machines that the journal does not know", "Account"),
 }

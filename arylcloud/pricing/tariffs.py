@@ -18,6 +18,8 @@ from arylcloud.core.errors import IntegrityError
 
 INTERNET: Final = "internet"
 LOCAL: Final = "local"
+OWN: Final = (LOCAL, "pool")
+"""Machines and disks of one's own: nobody charges for what leaves them, or lies on them."""
 """The user's own machines and disks: no cloud bills for them."""
 
 
@@ -56,7 +58,7 @@ class Tariffs:
         """$/GB for bytes that leave ``from_place`` for ``to_place``."""
         cloud, region = _split(from_place)
         to_cloud, to_region = _split(to_place)
-        if cloud in (LOCAL, INTERNET):
+        if cloud in (*OWN, INTERNET):
             return Tariff(usd=0.0, unit="GB", source="no cloud is left", as_of=None, assumption="")
         if (cloud, region) == (to_cloud, to_region):
             return Tariff(
@@ -105,7 +107,7 @@ class Tariffs:
         return self._monthly(cloud, "boot_disk", _DISKS)
 
     def _monthly(self, cloud: str, kind: str, items: Mapping[str, str]) -> Tariff:
-        if cloud == LOCAL:
+        if cloud in OWN:
             return Tariff(usd=0.0, unit="GB-month", source="your own disk", as_of=None, assumption="")
         fact = self._fact(cloud, kind, items[cloud]) if cloud in items else None
         if fact is None:

@@ -21,6 +21,7 @@ PROVIDERS: Final[dict[str, str]] = {
     "aws": "arylcloud.providers.aws.adapter:create",
     "gcp": "arylcloud.providers.gcp.adapter:create",
     "azure": "arylcloud.providers.azure.adapter:create",
+    "pool": "arylcloud.providers.pool.adapter:create",
 }
 """Name → ``module:factory``; a factory is ``create(state_dir, settings) -> Provider``."""
 
@@ -68,8 +69,8 @@ PRICES_ONLY: Final[dict[str, frozenset[str]]] = {
 
 
 class Adapter(Provider, PriceSource, Protocol):
-    """What the local cloud's factory returns: it is asked for machines and for its prices. The others'
-    prices come with the catalogue."""
+    """What the factories of the local cloud and of the pool return: they are asked for machines and for their
+    prices. The others' prices come with the catalogue."""
 
 
 def load(

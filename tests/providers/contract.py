@@ -55,7 +55,7 @@ class CloudUnderTest:
     nowhere: Offer
     """Not sold there."""
     on_demand: Offer
-    """Room for at least one machine."""
+    """At one price, without a past (or reserved, where machines are one's own). Room for at least one."""
     restart: Callable[[], None]
     """Kill whatever serves the API, as hard as can be, where that is ours; machines stay."""
     offers: Callable[[], tuple[Offer, ...]] | None = None
@@ -317,7 +317,7 @@ class ProviderContract:
             adapter.create(cloud.spec(cloud.on_demand, max_usd_per_hour=price * 0.66))
         assert adapter.list_machines(journal_id=None) == ()
         machine = adapter.create(cloud.spec(cloud.on_demand, max_usd_per_hour=price))
-        assert machine.market == "on_demand"
+        assert machine.market == cloud.on_demand.market.value
         assert machine.usd_per_hour == price
 
     # ------------------------------------------------------------ bad days
