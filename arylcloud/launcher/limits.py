@@ -6,7 +6,16 @@ this *hard* one, which each launcher beat brings up to date; the earlier counts 
 
 from __future__ import annotations
 
+from typing import Final
+
 from arylcloud.launcher.state import JobState
+
+SAVE_S: Final = 30.0
+"""Wall seconds of a last save and its upload, where none has been measured."""
+END_S: Final = 30.0
+"""Until a machine that we end is no longer billed."""
+RESERVE_SHARE: Final = 0.05
+"""Of a budget: more of it is never kept for the end."""
 
 
 def hard_left_s(
@@ -16,24 +25,35 @@ def hard_left_s(
     spent_usd: float | None,
     usd_per_hour: float | None,
     boot_s: float = 0.0,
+    reserve_usd: float = 0.0,
 ) -> float | None:
     """Wall seconds until the budget or ``max_runtime`` is used up if the job goes on as it does now.
 
     ``spent_usd``: so far; ``usd_per_hour``: of all its machines together (market hours). ``boot_s``: wall
     seconds that a machine may take until it trains: they are not running, and while nothing runs they
-    are added, or a short ``max_runtime`` would be over before it has begun. None = no such limit is set,
-    or what it depends on is not known.
+    are added, or a short ``max_runtime`` would be over before it has begun. ``reserve_usd``: of the budget,
+    what the last save may cost. None = no such limit is set, or what it depends on is not known.
     """
     limits = state.spec.constraints
     left_market_s: list[float] = []
     if limits.budget_usd is not None and spent_usd is not None and usd_per_hour:
-        left_market_s.append(max(0.0, limits.budget_usd - spent_usd) / usd_per_hour * 3600.0)
+        left_market_s.append(max(0.0, limits.budget_usd - reserve_usd - spent_usd) / usd_per_hour * 3600.0)
     if limits.max_runtime_s is not None:
         left_s = max(0.0, limits.max_runtime_s - trained_market_s(state, now_s))
         left_market_s.append(left_s if running(state) else left_s + boot_s * state.market_clock.scale)
     if not left_market_s:
         return None
     return min(left_market_s) / state.market_clock.scale
+
+
+def reserve_usd(state: JobState, usd_per_hour: float | None, *, save_s: float | None = None) -> float:
+    """Of the budget, what is kept for the end: the last save with its upload (``save_s``, wall seconds, as
+    measured) and the machines' ends, at ``usd_per_hour`` of all of them."""
+    budget_usd = state.spec.constraints.budget_usd
+    if budget_usd is None or not usd_per_hour:
+        return 0.0
+    took_s = (SAVE_S if save_s is None else save_s) + END_S
+    return min(usd_per_hour * took_s / 3600.0 * state.market_clock.scale, RESERVE_SHARE * budget_usd)
 
 
 def burn_usd_per_hour(state: JobState) -> float | None:

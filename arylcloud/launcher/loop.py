@@ -19,6 +19,7 @@ from arylcloud.core.clock import Clock
 from arylcloud.core.codec import dumps
 from arylcloud.core.errors import ArylError, ConflictError, IntegrityError, LocalStateError, StoreError
 from arylcloud.launcher import actions as act
+from arylcloud.launcher.charges import Charges
 from arylcloud.launcher.executor import Executor
 from arylcloud.launcher.fold import replay
 from arylcloud.launcher.handout import Handout
@@ -26,7 +27,7 @@ from arylcloud.launcher.holder import refuse_beside_another
 from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.journaltime import journal_now_s
-from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s
+from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s, reserve_usd
 from arylcloud.launcher.observe import Observer
 from arylcloud.launcher.reconcile import reconcile
 from arylcloud.launcher.spent import spent_for_limits_usd
@@ -58,6 +59,8 @@ class JobLauncher:
     clock: Clock
     timing: act.Timing
     housekeeper: Housekeeper
+    charges: Charges | None = None
+    """None: nothing is owed beside machines."""
     beat_every_s: float = 2.0
     handout: Handout | None = None
     """None: the store is a folder."""
@@ -150,7 +153,10 @@ class JobLauncher:
             if lease is None or not lease.open or lease.launched_s is None or machine.usd_per_hour is None:
                 continue
             state = self.executor.prices.moved(state, lease, machine.usd_per_hour)
-        return self.executor.prices.complete(state)
+        state = self.executor.prices.complete(state)
+        for charge in self.charges.due(state, self.executor.steady.now_s()) if self.charges else ():
+            state = self.executor.note(state, charge, strict=False)
+        return state
 
     def _beat(self, state: JobState) -> None:
         """Agents count ``unattended`` from it, and are told how long the limits last that nobody renews;
@@ -170,6 +176,7 @@ class JobLauncher:
                 spent_usd=spent_for_limits_usd(state, now_s),
                 usd_per_hour=burn_usd_per_hour(state),
                 boot_s=self.timing.boot_timeout_s,
+                reserve_usd=reserve_usd(state, burn_usd_per_hour(state)),
             ),
         )
         try:

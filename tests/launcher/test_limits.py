@@ -14,11 +14,20 @@ from arylcloud.core.codec import loads
 from arylcloud.core.job import Constraints
 from arylcloud.core.phases import JobPhase
 from arylcloud.launcher import actions as act
-from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s, running, trained_market_s
+from arylcloud.launcher.limits import (
+    END_S,
+    SAVE_S,
+    burn_usd_per_hour,
+    hard_left_s,
+    running,
+    trained_market_s,
+)
 from tests.support.first import initial_actions
 from tests.support.harness import OFFERS, Harness, spec
 
 HOUR_S = 3600.0
+LAST_SAVE_S = SAVE_S + END_S
+"""So much of a budget is kept for the end."""
 
 
 def beat(h: Harness) -> mail.LauncherBeat:
@@ -91,7 +100,7 @@ def test_every_beat_says_until_when_the_budget_lasts(tmp_path: Path) -> None:
     first = beat(h)
     launched = [x.launched_s for x in h.state.open_leases]
     assert burn_usd_per_hour(h.state) == pytest.approx(2.0)
-    expected_s = 2 * HOUR_S + sum(s for s in launched if s is not None) / 2
+    expected_s = 2 * HOUR_S - LAST_SAVE_S + sum(s for s in launched if s is not None) / 2
     ends_s = ends_at_s(h)
     assert ends_s == pytest.approx(expected_s, abs=1.0)
     h.tick(60)
@@ -134,7 +143,7 @@ def test_no_launcher_heard_just_before_the_budget_is_spent_goes_beyond_it(tmp_pa
     h.until(JobPhase.RUNNING)
     (lease,) = h.state.open_leases
     assert lease.launched_s is not None
-    end_s = lease.launched_s + 2 * HOUR_S
+    end_s = lease.launched_s + 2 * HOUR_S - LAST_SAVE_S
     h.clock.at_s = lease.launched_s + 1.9 * HOUR_S
     h.launcher._beat(h.state)
     heard = beat(h)

@@ -8,9 +8,8 @@ from arylcloud.core import events as ev
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import EndCause, MachineState
 from arylcloud.launcher import actions as act
-from arylcloud.launcher.limits import running, trained_market_s
 from arylcloud.launcher.offers import DETERMINISTIC
-from arylcloud.launcher.reconcile import migration
+from arylcloud.launcher.reconcile import caps, migration
 from arylcloud.launcher.reconcile.draft import HEARD, Draft
 from arylcloud.launcher.reconcile.leases import BAD_STARTS
 from arylcloud.launcher.refusals import refusal_text
@@ -18,9 +17,6 @@ from arylcloud.launcher.state import JobState, Lease
 
 MAX_BAD_STARTS: Final = 5
 """So many machines in a row that never got to work are no accident: the image, the set-up, the network."""
-
-RUNTIME_SLACK: Final = 0.02
-"""Of ``max_runtime``: what is left of it, once nothing runs any more, that is worth no machine."""
 
 FINISHED: Final = "finished"
 STOP: Final = "stop_requested"
@@ -33,7 +29,7 @@ def decide(d: Draft) -> None:
         if d.state.phase_code in _OVERTAKEN_BY_FINISH and _finished(d):
             d.phase(JobPhase.STOPPING, FINISHED, "the command has finished on all ranks")
         return
-    cause = _finish(d) or _refused(d) or _asked(d) or _limits(d) or _given_up(d)
+    cause = _finish(d) or _refused(d) or _asked(d) or caps.reached(d) or _given_up(d)
     if cause is not None:
         code, text, exit_code = cause
         d.phase(JobPhase.STOPPING, code, text, exit_code)
@@ -80,23 +76,6 @@ def _refused(d: Draft) -> Cause | None:
 def _asked(d: Draft) -> Cause | None:
     stop = d.state.stop
     return None if stop is None else (STOP, f"stop asked for by {stop.by}", None)
-
-
-def _limits(d: Draft) -> Cause | None:
-    limits = d.state.spec.constraints
-    spent = d.desired.spent_usd
-    if limits.budget_usd is not None and spent is None and "budget" not in d.state.limits_unknown:
-        text = "some machine has neither a price nor a quote: what has been spent is not known"
-        d.note(ev.LimitUnknown(limit="budget", text=text))
-        d.notify("limit:budget", f"{d.state.job_id}: the budget cannot be watched: {text}")
-    if limits.budget_usd is not None and spent is not None and spent >= limits.budget_usd:
-        return "over_budget", f"${spent:.2f} of a budget of ${limits.budget_usd:.2f} is spent", None
-    if limits.max_runtime_s is not None:
-        ran_s = trained_market_s(d.state, d.now_s)
-        # a machine ends itself at its limit, too, a moment before or after us: nobody starts another for that
-        if ran_s >= limits.max_runtime_s * (1.0 if running(d.state) else 1.0 - RUNTIME_SLACK):
-            return "max_runtime", f"it has run for {ran_s / 3600:.2f} h, the longest that is allowed", None
-    return None
 
 
 def _given_up(d: Draft) -> Cause | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import LeasePhase
-from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s
+from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s, reserve_usd
 from arylcloud.launcher.offers import acceptable, barred, why_none
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.refusals import summary, utc
@@ -66,6 +66,7 @@ def lease_until_s(d: Draft, offer: Offer) -> float:
         spent_usd=d.desired.spent_usd,
         usd_per_hour=rate,
         boot_s=d.timing.boot_timeout_s,
+        reserve_usd=reserve_usd(d.state, rate),
     )
     return until_s if left_s is None else min(until_s, d.now_s + left_s)
 

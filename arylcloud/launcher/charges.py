@@ -1,0 +1,139 @@
+"""What a job owes beside its machines: traffic between places, disks, kept checkpoints. Pure.
+
+By the bundled list prices (``pricing/tariffs``) and what the journal tells; journaled cent by cent, as what
+is owed in all less what has been journaled before: neither a crash nor another launcher charges anything
+twice. Where a tariff, or the place of the store, is not known nothing is charged.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from arylcloud.core.events import Charged
+from arylcloud.core.stores import cloud_of
+from arylcloud.launcher.state import Epoch, JobState, Lease
+from arylcloud.planner.upkeep import HOURS_PER_MONTH, Assumptions, data_usd_per_gb
+from arylcloud.pricing.tariffs import Tariffs
+
+CENT_USD: Final = 0.01
+_USUAL: Final = {
+    "aws": re.compile(r"s3://arylcloud-\d+-([a-z0-9-]+)"),
+    "gcp": re.compile(r"gs://arylcloud-[0-9a-f]{10}-([a-z0-9-]+)"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owed:
+    usd: float = 0.0
+    gb: float = 0.0
+
+    def plus(self, usd_per_gb: float | None, gb: float) -> Owed:
+        """With so much more; where nobody knows the tariff, as before."""
+        if usd_per_gb is None or usd_per_gb <= 0.0 or gb <= 0.0:
+            return self
+        return Owed(usd=self.usd + usd_per_gb * gb, gb=self.gb + gb)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charges:
+    tariffs: Tariffs
+    disk_gb: float = field(default_factory=lambda: Assumptions().disk_gb)
+    """Of a machine whose job does not say."""
+
+    def due(self, state: JobState, now_s: float) -> tuple[Charged, ...]:
+        """To be journaled now (``now_s``: wall seconds); less than a cent waits for more, at the end less
+        than half a cent for ever."""
+        least_usd = CENT_USD if state.open_leases else CENT_USD / 2
+        found: tuple[tuple[Literal["egress", "storage"], Owed, str], ...] = (
+            ("egress", self.egress(state), "checkpoints and data that crossed a region's border, at most"),
+            ("storage", self.storage(state, now_s), "disks of machines, checkpoints that are kept"),
+        )
+        return tuple(
+            charge
+            for what, owed, text in found
+            if (charge := _more(state, what, owed, text)) is not None and charge.usd >= least_usd
+        )
+
+    def egress(self, state: JobState) -> Owed:
+        """Of all so far. A checkpoint counts as a whole (an upper bound: unchanged parts are sent once);
+        every machine reads its part of the data once."""
+        owed = Owed()
+        trained = {t.lease_id for t in state.trainings}
+        for lease in state.leases.values():
+            if lease.lease_id in trained:
+                for data in state.spec.data:
+                    usd = data_usd_per_gb(data, _region(lease), self.tariffs)
+                    owed = owed.plus(usd, _part(state, lease, data.size_gb))
+        store = store_place(state.prefix_uri)
+        if store is None:
+            return owed
+        sizes = {c.manifest: c.total_bytes / 1e9 for c in state.checkpoints}
+        by_number = {e.number: e for e in state.epochs}
+        for saved in state.checkpoints:
+            writer = _first(state, by_number.get(saved.epoch))
+            if writer is not None:
+                owed = owed.plus(self.tariffs.egress(_region(writer), store).usd, sizes[saved.manifest])
+        had: set[str] = set()
+        for epoch in state.epochs:
+            members = {m.lease_id for m in epoch.members}
+            for lease_id in members - had:  # who was there has it on its disk
+                if epoch.resume_from is not None:
+                    place = _region(state.leases[lease_id])
+                    owed = owed.plus(self.tariffs.egress(store, place).usd, sizes.get(epoch.resume_from, 0.0))
+            had |= members
+        return owed
+
+    def storage(self, state: JobState, now_s: float) -> Owed:
+        """GB-months so far, ``gb`` the present size: a disk from a machine's launch to its end; the newest
+        checkpoints, as many as are kept, from the first one on."""
+        as_of_s = state.market_clock.market_s(now_s)
+        owed = Owed()
+        disk_gb = state.spec.resources.disk_gb or self.disk_gb
+        for lease in state.leases.values():
+            if lease.launched_s is None:
+                continue
+            hours = max(0.0, (as_of_s if lease.ended_s is None else lease.ended_s) - lease.launched_s) / 3600
+            usd = self.tariffs.disk(lease.offer.cloud).usd
+            owed = owed.plus(None if usd is None else usd * hours / HOURS_PER_MONTH, disk_gb)
+        cloud = cloud_of(state.prefix_uri)
+        if cloud is None or not state.checkpoints:
+            return owed
+        usd = self.tariffs.storage(cloud).usd
+        kept = state.checkpoints[-max(1, state.spec.checkpoint.keep) :]
+        first_s = min(c.saved_at_s for c in state.checkpoints)
+        hours = max(0.0, as_of_s - state.market_clock.market_s(first_s)) / 3600
+        gb = sum(c.total_bytes for c in kept) / 1e9
+        return owed.plus(None if usd is None else usd * hours / HOURS_PER_MONTH, gb)
+
+
+def store_place(uri: str) -> str | None:
+    """``cloud/region`` of a job's store, where its name tells: that of the bucket which launch makes. None =
+    a folder (no cloud bills for it), or not known."""
+    cloud = cloud_of(uri)
+    found = _USUAL[cloud].match(uri) if cloud in _USUAL else None
+    return None if found is None else f"{cloud}/{found[1]}"
+
+
+def _more(state: JobState, what: Literal["egress", "storage"], owed: Owed, text: str) -> Charged | None:
+    before = [c for c in state.charges if c.what == what]
+    more_usd = owed.usd - sum(c.usd for c in before)
+    if more_usd <= 0.0:
+        return None
+    more_gb = max(0.0, owed.gb - sum(c.gb for c in before))
+    return Charged(what=what, usd=more_usd, gb=more_gb if what == "egress" else owed.gb, text=text)
+
+
+def _region(lease: Lease) -> str:
+    return f"{lease.offer.cloud}/{lease.offer.region}"
+
+
+def _first(state: JobState, epoch: Epoch | None) -> Lease | None:
+    return state.leases[epoch.members[0].lease_id] if epoch is not None and epoch.members else None
+
+
+def _part(state: JobState, lease: Lease, size_gb: float) -> float:
+    """Of the data: what one of its gang reads."""
+    gangs = [len(e.members) for e in state.epochs if any(m.lease_id == lease.lease_id for m in e.members)]
+    return size_gb / max(gangs, default=1)
