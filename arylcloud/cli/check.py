@@ -12,13 +12,14 @@ import typer
 from arylcloud.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from arylcloud.cli.checking import Ladder
     from arylcloud.cli.settings import Folders
     from arylcloud.core.offer import Offer
     from arylcloud.core.ports import Finding
 
 app = typer.Typer(add_completion=False)
 OFFERS_PER_CLOUD = 3
-"""Of a job: its best so many on each cloud are checked."""
+"""Of a job: its best so many on each cloud are checked, those that the cloud sells."""
 
 
 @app.command()
@@ -35,7 +36,9 @@ def check(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> int:
     """Ask each cloud, dry, all that a launch would ask: identity, permissions, quotas, images, network."""
-    from arylcloud.cli.output import emit_json
+    from arylcloud.cli.assemble import open_journal
+    from arylcloud.cli.checking import lifted, walked
+    from arylcloud.cli.output import emit_json, hanging, note
     from arylcloud.cli.settings import folders
     from arylcloud.cli.stores import looked_at
     from arylcloud.core.codec import encode
@@ -47,31 +50,43 @@ def check(
             "check takes a job, or --infra", hint="`arylcloud check job.yaml`, `arylcloud check --infra aws`"
         )
     places = folders()
-    offers, nodes, until_s = _of_job(job, places) if job is not None else _of_infra(infra or [], places)
+    ladders, nodes, until_s = _of_job(job, places) if job is not None else _of_infra(infra or [], places)
     found: list[Finding] = []
-    for cloud in sorted({offer.cloud for offer in offers}):
+    for cloud in sorted({ladder.offers[0].cloud for ladder in ladders}):
         checks = registry.load_checks(
             cloud, state_dir=places.state, environ=os.environ, config_dir=places.config
         )
-        here = [offer for offer in offers if offer.cloud == cloud]
-        seen = checks.check(here, nodes=nodes, until_s=until_s)
+        here = [ladder for ladder in ladders if ladder.offers[0].cloud == cloud]
+        seen = walked(checks, here, nodes=nodes, until_s=until_s)
         found += seen
         if any(f.subject == "identity" and f.verdict is Verdict.FAILED for f in seen):
             continue  # nobody is asked a second time who it is
-        store = looked_at(cloud, here[0].region, places)
+        store = looked_at(cloud, here[0].offers[0].region, places)
         found += [store] if store is not None else []
+    asked = [offer for ladder in ladders for offer in ladder.offers]
+    # of a home that has launched nothing, nothing is made either
+    freed = list(lifted(open_journal(places), found, asked, nodes=nodes)) if places.journal.is_file() else []
     if json_:
-        emit_json({"findings": encode(found), "ok": all(f.verdict is not Verdict.FAILED for f in found)})
+        emit_json(
+            {
+                "findings": encode(found),
+                "ok": all(f.verdict is not Verdict.FAILED for f in found),
+                "lifted": [{"job_id": job_id, "scope": scope} for job_id, scope in freed],
+            }
+        )
     else:
         _show(found)
+        for job_id, scope in freed:
+            note(hanging(f"{job_id} waited for quota: its launcher tries {scope} again", 2))
     failed = [finding for finding in found if finding.verdict is Verdict.FAILED]
     if not failed:
         return 0
     return 4 if any(finding.subject in ("identity", "permissions") for finding in failed) else 5
 
 
-def _of_job(job: Path, places: Folders) -> tuple[list[Offer], int, float | None]:
+def _of_job(job: Path, places: Folders) -> tuple[list[Ladder], int, float | None]:
     """The job's best offers on clouds that can be checked; a cloud that it forbids is not among them."""
+    from arylcloud.cli.checking import Ladder
     from arylcloud.cli.compose import make_plan
     from arylcloud.cli.jobfile import Overrides, load_job
     from arylcloud.providers.registry import CHECKS
@@ -81,20 +96,21 @@ def _of_job(job: Path, places: Folders) -> tuple[list[Offer], int, float | None]
     chosen: dict[str, list[Offer]] = {}
     for candidate in plan.candidates:
         there = chosen.setdefault(candidate.offer.cloud, [])
-        if candidate.offer.cloud in CHECKS and len(there) < OFFERS_PER_CLOUD:
+        if candidate.offer.cloud in CHECKS:
             there.append(candidate.offer)
-    offers = [offer for there in chosen.values() for offer in there]
-    if not offers:
+    ladders = [Ladder(offers=tuple(there), want=OFFERS_PER_CLOUD) for there in chosen.values() if there]
+    if not ladders:
         raise UsageError(
             f"{spec.name}: no offer on a cloud that can be checked", hint=f"known: {', '.join(CHECKS)}"
         )
     hours = plan.chosen.hours
     until_s = None if hours is None else time.time() + hours.p90 * 3600
-    return offers, plan.chosen.nodes, until_s
+    return ladders, plan.chosen.nodes, until_s
 
 
-def _of_infra(infra: list[str], places: Folders) -> tuple[list[Offer], int, float | None]:
-    """The cheapest GPU offer of each market there."""
+def _of_infra(infra: list[str], places: Folders) -> tuple[list[Ladder], int, float | None]:
+    """The cheapest GPU offer of each market there, and what comes after it: the first that is sold counts."""
+    from arylcloud.cli.checking import MOST, Ladder
     from arylcloud.cli.places import parse_infra
     from arylcloud.core.offer import Market
     from arylcloud.pricing.catalogue import load
@@ -103,20 +119,26 @@ def _of_infra(infra: list[str], places: Folders) -> tuple[list[Offer], int, floa
 
     user = places.user_catalogue if places.user_catalogue.is_file() else None
     table = load(user, refreshed=places.live_prices)
-    offers: list[Offer] = []
+    ladders: list[Ladder] = []
     for text in infra:
         cloud, _, _ = parse_infra(text, what="--infra")
         if cloud not in CHECKS:
             raise UsageError(f"--infra: {text!r} cannot be checked", hint=f"known: {', '.join(CHECKS)}")
         for market in (Market.SPOT, Market.ON_DEMAND):
             rows = table.take(select(table, Query(infra=(text,), markets=(market,))) & table.plannable)
-            if len(rows):
-                offers.append(rows.row(int(rows.usd_per_hour.argmin())))
-    if not offers:
+            first: dict[tuple[str, str], Offer] = {}
+            for n in rows.usd_per_hour.argsort(kind="stable").tolist():
+                offer = rows.row(n)
+                first.setdefault((offer.region, offer.instance_type), offer)
+                if len(first) == MOST:
+                    break
+            if first:
+                ladders.append(Ladder(offers=tuple(first.values()), want=1))
+    if not ladders:
         raise UsageError(
             f"the catalogue has no GPU in {', '.join(infra)}", hint="`arylcloud prices --refresh`"
         )
-    return offers, 1, None
+    return ladders, 1, None
 
 
 def _show(found: list[Finding]) -> None:

@@ -103,6 +103,9 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
         case ev.CheckpointRejected():
             return f"checkpoint refused, the one before is used: {event.message}"
         case ev.RequestSeen():
+            if event.verb == "check":
+                scopes = ", ".join(str(scope) for scope in event.args.get("scopes", ()))
+                return f"the quota does now, as `check` by {event.by} has found: {scopes} may be tried again"
             return f"{event.verb} requested by {event.by}"
         case ev.MigrationStarted():
             why = event.why.removeprefix(event.to.key).strip()

@@ -12,7 +12,9 @@ from arylcloud.core.codec import dumps
 from arylcloud.core.ports import ObjectStore
 
 
-def write_request(store: ObjectStore, verb: Literal["stop", "migrate", "scale"], args: dict[str, Any]) -> int:
+def write_request(
+    store: ObjectStore, verb: Literal["stop", "migrate", "scale", "check"], args: dict[str, Any]
+) -> int:
     """Returns its number; two users at once get two numbers."""
     number = 1 + sum(1 for _ in store.list(mail.REQUESTS_PREFIX))
     while True:

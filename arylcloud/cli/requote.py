@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from arylcloud.core.plan import Plan
 
 LOCAL = "local"
+NEAR = frozenset({LOCAL, "pool"})
+"""Their prices come with their offers: nobody is asked."""
 MOVED = 0.10
 """A price that differs by more than this fraction is another plan: spot prices differ by less from one
 minute to the next, and a plan's own p90 is wider."""
 STALE_S = 24 * 3600.0
 """A price that is older is not launched at, unless the user says so."""
+JUST_S = 120.0
+SAME = 0.0005
+"""A price that differs by less is printed alike."""
 MOST_ROUNDS = 50
 """Offers asked for one after the other: each round takes one off the list, or has a newer price of it."""
 
@@ -35,8 +40,9 @@ def settle(
     say: Callable[[str], None],
     now_s: float,
     allow_stale: bool = False,
-) -> Plan:
-    """The plan whose chosen offer is to be had now, at a price within MOVED of the one that was confirmed.
+) -> tuple[Plan, tuple[Offer, ...]]:
+    """The plan whose chosen offer is to be had now, at a price within MOVED of the one that was confirmed;
+    and what its clouds have said, the chosen offer as it was confirmed: who plans on that chooses the same.
 
     ``replan`` plans the same job on the offers given over the catalogue's (without a price: not to be
     had); ``ask`` confirms another plan than the one before, or raises. A quote that is more than STALE_S
@@ -55,7 +61,9 @@ def settle(
             now = dataclasses.replace(chosen, usd_per_hour=None)
             problem = f"{chosen.key} is not to be had now: {error.message}"
         if problem is None:
-            return plan
+            if (live := _heard(chosen, now, now_s)) is not None:
+                say(live)
+            return plan, tuple({**found, chosen.key: chosen}.values())
         say(problem)
         found[chosen.key] = now
         plan = _again(plan, tuple(found.values()), replan)
@@ -89,6 +97,27 @@ def _problem(plan: Plan, now: Offer) -> str | None:
         return None
     was = "an unknown price" if before is None else f"${before:,.4g}/h"
     return f"{now.key} costs ${price:,.4g}/h now, not {was} as planned"
+
+
+def _heard(before: Offer, now: Offer, now_s: float) -> str | None:
+    """Who named the price, and when: a plan stands on the catalogue's. None of what costs nobody anything."""
+    from arylcloud.cli.output import rate, seconds
+    from arylcloud.pricing.table import UNKNOWN_AS_OF, parse_as_of
+
+    if now.cloud in NEAR:
+        return None
+    as_of, price, planned = parse_as_of(now.as_of), now.usd_per_hour, before.usd_per_hour
+    age_s = now_s - as_of
+    if as_of == UNKNOWN_AS_OF or age_s > STALE_S:
+        return None  # that has been said
+    if (price, now.as_of, now.source) == (planned, before.as_of, before.source):
+        return f"{now.cloud} names no price just now: the one of {now.as_of} stands"
+    when = "just now" if age_s < JUST_S else f"{seconds(age_s)} ago"
+    change = 0.0 if not planned or price is None else price / planned - 1
+    as_planned = (
+        "as planned" if abs(change) < SAME else f"{abs(change):.1%} {'more' if change > 0 else 'less'}"
+    )
+    return f"asked {now.cloud} {when}: {rate(price)} ({as_planned})"
 
 
 def _check_age(now: Offer, now_s: float, allow_stale: bool, say: Callable[[str], None]) -> None:

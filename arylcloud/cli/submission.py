@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from arylcloud.cli.settings import Folders
     from arylcloud.core.job import JobSpec
+    from arylcloud.core.offer import Offer
     from arylcloud.core.plan import Plan
     from arylcloud.core.ports import ObjectStore
     from arylcloud.launcher.journal import Journal
@@ -20,13 +21,15 @@ def submit_plan(
     secrets: dict[str, str],
     job_id: str,
     *,
+    quoted: tuple[Offer, ...] = (),
     root: ObjectStore,
     prefix: ObjectStore,
     journal: Journal,
     places: Folders,
 ) -> None:
-    """Pack what the machines need, and bring the job into being. Raises what ``submit`` and the cloud
-    raise; then there is no job."""
+    """Pack what the machines need, and bring the job into being. ``quoted``: what the clouds have said
+    meanwhile, for its launcher to begin with. Raises what ``submit`` and the cloud raise; then there is no
+    job."""
     from arylcloud.agent.runtime import build_runtime
     from arylcloud.cli.assemble import new_writer_id, providers_for
     from arylcloud.cli.jobfile import NOTIFY_ENV
@@ -56,6 +59,7 @@ def submit_plan(
         runtime_sha256=sha256,
         market_clock=market_clock,
         quotes=quotes(_of_size(plan), _on_demand(spec, places)),
+        quoted=quoted,
     )
     probe = from_environment()
     journal.probe = probe

@@ -39,6 +39,9 @@ class JobSubmitted:
     plan_digest: str | None = None
     quotes: tuple[BaselineQuoted, ...] = ()
     """What the report compares with, as of the choice: in this record, or a crash could come between."""
+    quoted: tuple[Offer, ...] = ()
+    """What the clouds were asked before it was confirmed, at the price it was confirmed at; without a price: it
+    was not to be had. The launcher's first choice is the one that somebody has agreed to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -294,7 +294,8 @@ class EndDoc:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestDoc:
     number: int
-    verb: Literal["stop", "migrate", "scale"]
+    verb: Literal["stop", "migrate", "scale", "check"]
+    """``check``: a quota was seen to do now, for ``scopes`` (of bars)."""
     args: dict[str, Any] = field(default_factory=dict)
     at_s: float
     by: str

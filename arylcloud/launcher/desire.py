@@ -22,7 +22,7 @@ from arylcloud.core.plan import Candidate, Plan
 from arylcloud.core.ports import Provider
 from arylcloud.launcher.actions import Desired, MoveAdvice, Observed, Timing
 from arylcloud.launcher.offers import barred
-from arylcloud.launcher.quotes import Quotes, deciding
+from arylcloud.launcher.quotes import KEEP_S, Quotes, deciding
 from arylcloud.launcher.spent import known_spent_usd, spent_for_limits_usd
 from arylcloud.launcher.state import JobState, Lease
 from arylcloud.planner.migrate import advise
@@ -83,7 +83,9 @@ class Desires:
 
     def _make_plan(self, state: JobState, now_s: float) -> Plan:
         spec, here = remaining(state, now_s), _where_it_runs(state)
-        quoted = tuple(o for o in self.quotes.newest() if here is None or o.key != here.key)
+        known = {o.key: o for o in state.quoted} if now_s - state.submitted_at_s < KEEP_S else {}
+        known |= {o.key: o for o in self.quotes.newest()}
+        quoted = tuple(o for o in known.values() if here is None or o.key != here.key)
         if here is not None and here.usd_per_hour is not None:
             quoted += (here,)
         return self._within_limits(spec, quoted, () if here is None else (here,))

@@ -41,6 +41,7 @@ def apply(state: JobState | None, record: ev.Record) -> JobState:
             submitted_at_s=record.at_s,
             phase_since_s=record.at_s,
             baselines=event.quotes,
+            quoted=event.quoted,
             seq=1,
         )
     if record.seq != state.seq + 1 or record.job_id != state.job_id:
@@ -221,6 +222,8 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 return replace(state, stop=event)
             if event.verb == "migrate":
                 return replace(state, migrate_request=event)
+            if event.verb == "check":
+                return replace(state, bars=tuple(b for b in state.bars if not _does_now(b, event)))
             return state
         case ev.MigrationStarted():
             return replace(state, migration=event, migration_at_s=at_s, migrate_request=None)
@@ -240,6 +243,11 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             return replace(state, launcher=event)
         case ev.JobSubmitted():
             return state
+
+
+def _does_now(bar: ev.OfferBarred, seen: ev.RequestSeen) -> bool:
+    """Whether `check` has found the quota large enough that a refusal had barred the offers for."""
+    return bar.code == "quota" and bar.scope in seen.args.get("scopes", ())
 
 
 def _lease(state: JobState, lease_id: str, at_s: float, phase: LeasePhase | None, **changes: Any) -> JobState:

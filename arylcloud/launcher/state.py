@@ -116,6 +116,8 @@ class JobState:
     rejected: frozenset[str] = frozenset()
     """Manifests that are damaged."""
     bars: tuple[ev.OfferBarred, ...] = ()
+    quoted: tuple[Offer, ...] = ()
+    """As its clouds said when it was submitted (``JobSubmitted``)."""
     requests_seen: int = 0
     stop: ev.RequestSeen | None = None
     """A stop that has been asked for and not been overtaken by a resume."""

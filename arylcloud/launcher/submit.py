@@ -16,6 +16,7 @@ from arylcloud.core.codec import dumps
 from arylcloud.core.errors import ConflictError
 from arylcloud.core.events import BaselineQuoted, JobSubmitted
 from arylcloud.core.job import JobSpec
+from arylcloud.core.offer import Offer
 from arylcloud.core.ports import ObjectStore
 from arylcloud.launcher.bundle import Archive
 from arylcloud.launcher.journal import Journal
@@ -38,6 +39,8 @@ class Submission:
     plan_digest: str | None = None
     quotes: tuple[BaselineQuoted, ...] = ()
     """What the report will compare with."""
+    quoted: tuple[Offer, ...] = ()
+    """As ``JobSubmitted.quoted``."""
 
 
 def runtime_key(sha256: str) -> str:
@@ -98,6 +101,7 @@ def submit(
             market_scale=s.market_clock.scale,
             plan_digest=s.plan_digest,
             quotes=s.quotes,
+            quoted=s.quoted,
         ),
         cause_id=None,
         mirror=prefix,

@@ -28,6 +28,8 @@ NOTHING_MADE: Final = (CapacityError, QuotaError, AccessError, UsageError, Infea
 
 QUOTA_KEPT_S: Final = 600.0
 """For so long it is taken as said what a cloud allows."""
+QUOTA_SURE_S: Final = 30.0
+"""Nothing is refused for what it allowed longer ago: a refusal bars for a day."""
 PAGES: Final = 10_000
 """No list of a cloud's has so many."""
 

@@ -6,7 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from arylcloud.core.errors import ArylError
+from arylcloud.core.offer import Offer
 from arylcloud.core.ports import Finding, Verdict
+
+
+def quota_of(offer: Offer) -> str:
+    """What a quota's finding is ``about``: the type and market in the region.
+
+    >>> from arylcloud.core.offer import Market
+    >>> quota_of(Offer(cloud="aws", region="us-east-1", zone="use1-az4", instance_type="p4d.24xlarge",
+    ...     gpu="A100", gpu_count=8, gpu_mem_gib=40, vcpus=96, mem_gib=1152, market=Market.SPOT,
+    ...     usd_per_hour=9.8, as_of=None, source="x"))
+    'aws/us-east-1:p4d.24xlarge:spot'
+    """
+    return f"{offer.cloud}/{offer.region}:{offer.instance_type}:{offer.market.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +29,29 @@ class Findings:
     cloud: str
 
     def say(
-        self, region: str | None, subject: str, verdict: Verdict, said: str, remedy: str | None = None
+        self,
+        region: str | None,
+        subject: str,
+        verdict: Verdict,
+        said: str,
+        remedy: str | None = None,
+        *,
+        about: str | None = None,
     ) -> Finding:
         return Finding(
-            cloud=self.cloud, region=region, subject=subject, verdict=verdict, said=said, remedy=remedy
+            cloud=self.cloud,
+            region=region,
+            subject=subject,
+            verdict=verdict,
+            said=said,
+            remedy=remedy,
+            about=about,
         )
+
+    def not_offered(self, offer: Offer, why: str | None = None) -> Finding:
+        said = f"{offer.instance_type} is not offered in {offer.place}" + (f": {why}" if why else "")
+        remedy = "another zone or type: arylcloud plan"
+        return self.say(offer.region, "offered", Verdict.FAILED, said, remedy, about=offer.key)
 
     def failed(self, region: str | None, subject: str, error: ArylError) -> Finding:
         return self.say(region, subject, Verdict.FAILED, error.message, error.hint)

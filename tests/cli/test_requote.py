@@ -44,6 +44,7 @@ class Desk:
         self.quoted: list[str] = []
         self.as_of: str | None = "2026-11-30T11:00:00Z"
         self.allow_stale = False
+        self.handed: tuple[Offer, ...] = ()
 
     def quote(self, offer: Offer) -> Offer:
         self.quoted.append(offer.key)
@@ -57,7 +58,7 @@ class Desk:
         return plan_job(self.first.job, overlay(offers, from_offers(quoted)), limit=50)
 
     def settle(self) -> Plan:
-        return settle(
+        found, self.handed = settle(
             self.first,
             quote=self.quote,
             replan=self.replan,
@@ -66,6 +67,7 @@ class Desk:
             now_s=NOW_S,
             allow_stale=self.allow_stale,
         )
+        return found
 
 
 def test_a_price_that_holds_asks_nothing(tmp_path: Path) -> None:
@@ -73,7 +75,22 @@ def test_a_price_that_holds_asks_nothing(tmp_path: Path) -> None:
     price = plan.chosen.offer.usd_per_hour or 0.0
     desk = Desk(plan, {plan.chosen.offer.key: price * 1.09})
     assert desk.settle() is plan
-    assert (desk.asked, desk.said) == ([], [])
+    said = f"asked {plan.chosen.offer.cloud} 1.0 h ago: ${price * 1.09:,.4f}/h (9.0% more)"
+    assert (desk.asked, desk.said) == ([], [said])
+    assert desk.handed == (plan.chosen.offer,)
+
+
+def test_who_named_the_price_and_when(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    chosen = plan.chosen.offer
+    desk = Desk(plan, {})
+    desk.as_of = "2026-11-30T11:59:30Z"
+    desk.settle()
+    assert desk.said == [f"asked {chosen.cloud} just now: ${chosen.usd_per_hour:,.4f}/h (as planned)"]
+    desk.first = replace(plan, chosen=replace(plan.chosen, offer=replace(chosen, as_of=desk.as_of)))
+    desk.said.clear()
+    desk.settle()  # answered with what was known: the cloud does not say
+    assert desk.said == [f"{chosen.cloud} names no price just now: the one of 2026-11-30T11:59:30Z stands"]
 
 
 @pytest.mark.parametrize("factor", [1.5, 0.5])
@@ -98,6 +115,12 @@ def test_what_is_sold_out_is_not_launched(tmp_path: Path) -> None:
     assert found.chosen.offer.key not in gone
     assert desk.quoted == [*gone, found.chosen.offer.key]
     assert len(desk.asked) == 3
+    # the launcher begins with what was found out: its first choice is the one that was confirmed
+    assert desk.handed == (
+        *(replace(c.offer, usd_per_hour=None, as_of=c.offer.as_of) for c in plan.candidates[:3]),
+        found.chosen.offer,
+    )
+    assert desk.replan(desk.handed).chosen == found.chosen
 
 
 def test_nothing_left_is_capacity(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from arylcloud.providers.aws.client import Calls
 from arylcloud.providers.aws.place import HOME, Places
 from arylcloud.providers.aws.quota import Quotas, where_to_ask
 from arylcloud.providers.aws.score import Scores
-from arylcloud.providers.findings import Findings
+from arylcloud.providers.findings import Findings, quota_of
 from arylcloud.providers.settings import known_only
 
 MAY: Final = "DryRunOperation"
@@ -116,8 +116,7 @@ class AwsChecks:
         if sold:
             said = f"{offer.instance_type} is offered in {offer.place}"
             return _say(offer.region, "offered", Verdict.OK, said)
-        said = f"{offer.instance_type} is not offered in {offer.place}"
-        return _say(offer.region, "offered", Verdict.FAILED, said, "another zone or type: arylcloud plan")
+        return _OURS.not_offered(offer)
 
     def _quota(self, offer: Offer, nodes: int) -> Finding:
         try:
@@ -137,7 +136,8 @@ class AwsChecks:
         )
         short = (offer.vcpus or 1) * nodes > quota.vcpus
         remedy = where_to_ask(offer.region, quota.code) if short else None
-        return _say(offer.region, "quota", Verdict.FAILED if short else Verdict.OK, said, remedy)
+        verdict = Verdict.FAILED if short else Verdict.OK
+        return _say(offer.region, "quota", verdict, said, remedy, about=quota_of(offer))
 
     def _launch(self, offer: Offer, image: str) -> Finding:
         """RunInstances with everything that a launch asks for, and DryRun."""

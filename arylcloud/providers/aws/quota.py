@@ -10,7 +10,7 @@ from typing import Final
 from arylcloud.core.errors import AccessError, ArylError, QuotaError
 from arylcloud.core.offer import Market, Offer
 from arylcloud.providers.aws.client import Calls
-from arylcloud.providers.bounds import QUOTA_KEPT_S
+from arylcloud.providers.bounds import QUOTA_KEPT_S, QUOTA_SURE_S
 
 CODES: Final = {
     ("p", Market.ON_DEMAND): "L-417A185B",
@@ -36,7 +36,7 @@ class Quotas:
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], tuple[float | None, float]] = {}
 
-    def of(self, offer: Offer) -> Quota | None:
+    def of(self, offer: Offer, fresh_s: float = QUOTA_KEPT_S) -> Quota | None:
         """None where the family has no quota that we know of."""
         code = CODES.get((offer.instance_type[:1], offer.market))
         if code is None:
@@ -44,24 +44,32 @@ class Quotas:
         with self._lock:
             key = (offer.region, code)
             known = self._known.get(key)
-            if known is None or time.monotonic() - known[1] >= QUOTA_KEPT_S:
+            if known is None or time.monotonic() - known[1] >= fresh_s:
                 known = self._known[key] = (self._ask(offer.region, code), time.monotonic())
             return Quota(code=code, vcpus=known[0])
 
     def check(self, offer: Offer, machines: int = 1) -> None:
         """Raises QuotaError where ``machines`` of them cannot fit even with nothing else running."""
-        quota = self.of(offer)
+        refusal = self._refusal(offer, machines, QUOTA_KEPT_S)
+        if refusal is not None:
+            refusal = self._refusal(offer, machines, QUOTA_SURE_S)
+        if refusal is not None:
+            raise refusal
+
+    def _refusal(self, offer: Offer, machines: int, fresh_s: float) -> QuotaError | None:
+        quota = self.of(offer, fresh_s)
         if quota is None or quota.vcpus is None:
-            return
+            return None
         needed = (offer.vcpus or 1) * machines  # whatever it has, it does not fit into a quota of 0
-        if needed > quota.vcpus:
-            what = offer.instance_type if machines == 1 else f"{machines} × {offer.instance_type}"
-            raise QuotaError(
-                f"aws {offer.region}: quota {quota.code} allows {quota.vcpus:g} vCPUs of this family "
-                f"({offer.market.value}), {what} needs {needed:g}",
-                code=quota.code,
-                hint=where_to_ask(offer.region, quota.code),
-            )
+        if needed <= quota.vcpus:
+            return None
+        what = offer.instance_type if machines == 1 else f"{machines} × {offer.instance_type}"
+        return QuotaError(
+            f"aws {offer.region}: quota {quota.code} allows {quota.vcpus:g} vCPUs of this family "
+            f"({offer.market.value}), {what} needs {needed:g}",
+            code=quota.code,
+            hint=where_to_ask(offer.region, quota.code),
+        )
 
     def _ask(self, region: str, code: str) -> float | None:
         try:

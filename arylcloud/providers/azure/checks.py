@@ -21,7 +21,7 @@ from arylcloud.providers.azure.place import Places
 from arylcloud.providers.azure.quota import Quota, Quotas, where_to_ask
 from arylcloud.providers.azure.request import NO_IDENTITY
 from arylcloud.providers.azure.skus import Skus
-from arylcloud.providers.findings import Findings
+from arylcloud.providers.findings import Findings, quota_of
 from arylcloud.providers.settings import known_only
 
 FEDERATED: Final = "AZURE_FEDERATED_TOKEN_FILE"
@@ -126,8 +126,7 @@ class AzureChecks:
         if barred is None:
             said = f"{offer.instance_type} is offered in {offer.place}"
             return _say(offer.region, "offered", Verdict.OK, said)
-        said = f"{offer.instance_type} is not offered in {offer.place}: {barred}"
-        return _say(offer.region, "offered", Verdict.FAILED, said, "another zone or type: arylcloud plan")
+        return _OURS.not_offered(offer, barred)
 
     def _quota(self, offer: Offer, nodes: int) -> list[Finding]:
         try:
@@ -149,9 +148,10 @@ def _compared(offer: Offer, quota: Quota, nodes: int) -> Finding:
     )
     if quota.used:
         said += f", {quota.used:g} of them in use"
-    remedy = where_to_ask(offer.region, quota.name)
+    verdict = Verdict.OK
     if needed > quota.limit:
-        return _say(offer.region, "quota", Verdict.FAILED, said, remedy)
-    if needed > quota.limit - (quota.used or 0.0):
-        return _say(offer.region, "quota", Verdict.WARNING, said, remedy)
-    return _say(offer.region, "quota", Verdict.OK, said)
+        verdict = Verdict.FAILED
+    elif needed > quota.limit - (quota.used or 0.0):
+        verdict = Verdict.WARNING
+    ask = None if verdict is Verdict.OK else where_to_ask(offer.region, quota.name)
+    return _say(offer.region, "quota", verdict, said, ask, about=quota_of(offer))

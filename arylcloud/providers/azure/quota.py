@@ -16,7 +16,7 @@ from arylcloud.core.offer import Market, Offer
 from arylcloud.providers.azure.client import Arm, all_of
 from arylcloud.providers.azure.errors import WHERE_TO_ASK
 from arylcloud.providers.azure.skus import Skus
-from arylcloud.providers.bounds import QUOTA_KEPT_S
+from arylcloud.providers.bounds import QUOTA_KEPT_S, QUOTA_SURE_S
 
 SPOT: Final = "lowPriorityCores"
 TOTAL: Final = "cores"
@@ -42,12 +42,12 @@ class Quotas:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[dict[str, tuple[str, float, float]] | None, float]] = {}
 
-    def of(self, offer: Offer) -> list[Quota]:
+    def of(self, offer: Offer, fresh_s: float = QUOTA_KEPT_S) -> list[Quota]:
         """Those that a machine of this offer counts against."""
         sku = self._skus.of(offer.region, offer.instance_type)
         each = (sku.vcpus if sku is not None else None) or offer.vcpus or 1.0
         wanted = [SPOT] if offer.market is Market.SPOT else [sku.family if sku is not None else "", TOTAL]
-        found = self._region(offer.region)
+        found = self._region(offer.region, fresh_s)
         quotas = []
         for name in filter(None, wanted):
             known = (found or {}).get(name.lower())
@@ -57,21 +57,29 @@ class Quotas:
 
     def check(self, offer: Offer, machines: int = 1) -> None:
         """Raises QuotaError where ``machines`` of them cannot fit even with nothing else running."""
-        for quota in self.of(offer):
+        refusal = self._refusal(offer, machines, QUOTA_KEPT_S)
+        if refusal is not None:
+            refusal = self._refusal(offer, machines, QUOTA_SURE_S)
+        if refusal is not None:
+            raise refusal
+
+    def _refusal(self, offer: Offer, machines: int, fresh_s: float) -> QuotaError | None:
+        for quota in self.of(offer, fresh_s):
             needed = quota.needs_each * machines
             if quota.limit is not None and needed > quota.limit:
-                raise QuotaError(
+                return QuotaError(
                     f"azure {offer.region}: quota {quota.name} allows {quota.limit:g} vCPUs "
                     f"({offer.market.value}), {offer.instance_type} needs {needed:g}",
                     code=quota.name,
                     hint=where_to_ask(offer.region, quota.name),
                     scope=_scope(quota),
                 )
+        return None
 
-    def _region(self, region: str) -> dict[str, tuple[str, float, float]] | None:
+    def _region(self, region: str, fresh_s: float) -> dict[str, tuple[str, float, float]] | None:
         with self._lock:
             known = self._known.get(region)
-            if known is None or time.monotonic() - known[1] >= QUOTA_KEPT_S:
+            if known is None or time.monotonic() - known[1] >= fresh_s:
                 known = self._known[region] = (self._ask(region), time.monotonic())
             return known[0]
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from arylcloud.core.errors import ArylError
 from arylcloud.core.offer import Offer
 from arylcloud.core.ports import Finding, Verdict
-from arylcloud.providers.findings import Findings
+from arylcloud.providers.findings import Findings, quota_of
 from arylcloud.providers.gcp import permissions
 from arylcloud.providers.gcp.adapter import KNOWN
 from arylcloud.providers.gcp.client import Calls
@@ -101,9 +101,7 @@ class GcpChecks:
         except ArylError as error:
             return [_failed(offer.region, "offered", error)]
         if not zones:
-            said = f"{offer.instance_type} is not offered in {offer.place}"
-            remedy = "another zone or type: arylcloud plan"
-            return [_say(offer.region, "offered", Verdict.FAILED, said, remedy)]
+            return [_OURS.not_offered(offer)]
         said = f"{offer.instance_type} is offered in {', '.join(sorted(zones))}"
         kind = self._places.kinds(offer.instance_type)[zones[0]]
         image = _answer(offer.region, "image", lambda: self._places.image(offer.instance_type).url)
@@ -132,7 +130,8 @@ class GcpChecks:
             )
             short = needs > quota.gpus
             remedy = where_to_ask(quota, self._calls.project) if short else None
-            found.append(_say(quota.region, "quota", Verdict.FAILED if short else Verdict.OK, said, remedy))
+            verdict = Verdict.FAILED if short else Verdict.OK
+            found.append(_say(quota.region, "quota", verdict, said, remedy, about=quota_of(offer)))
         return found
 
     def _network(self, region: str) -> str:

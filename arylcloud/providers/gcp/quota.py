@@ -15,7 +15,7 @@ from typing import Final
 
 from arylcloud.core.errors import AccessError, ArylError, QuotaError
 from arylcloud.core.offer import Market, Offer
-from arylcloud.providers.bounds import QUOTA_KEPT_S
+from arylcloud.providers.bounds import QUOTA_KEPT_S, QUOTA_SURE_S
 from arylcloud.providers.gcp.client import Calls
 from arylcloud.providers.gcp.errors import ALL_REGIONS, limit_of
 from arylcloud.providers.gcp.place import Kind, attached
@@ -55,13 +55,13 @@ class Quotas:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[dict[str, float] | None, float]] = {}
 
-    def of(self, offer: Offer, kind: Kind) -> tuple[Quota, ...]:
+    def of(self, offer: Offer, kind: Kind, fresh_s: float = QUOTA_KEPT_S) -> tuple[Quota, ...]:
         """Those that count for the offer; empty where its type has no GPUs that we know of."""
         model = _model(offer, kind)
         if model is None:
             return ()
         names = [f"NVIDIA_{model}_GPUS", f"PREEMPTIBLE_NVIDIA_{model}_GPUS"]
-        limits = self._limits(offer.region)
+        limits = self._limits(offer.region, fresh_s)
         if offer.market is Market.SPOT:
             names.reverse()
         values = [None if limits is None else limits.get(name) for name in names]
@@ -70,7 +70,7 @@ class Quotas:
         named, value = names[0], values[0]
         if value == 0 and values[1]:
             named, value = names[1], values[1]
-        everywhere = self._limits(None)
+        everywhere = self._limits(None, fresh_s)
         return (
             Quota(name=named, gpus=value, region=offer.region),
             Quota(
@@ -82,23 +82,31 @@ class Quotas:
 
     def check(self, offer: Offer, kind: Kind, machines: int = 1) -> None:
         """Raises QuotaError where ``machines`` of them cannot fit even with nothing else running."""
+        refusal = self._refusal(offer, kind, machines, QUOTA_KEPT_S)
+        if refusal is not None:
+            refusal = self._refusal(offer, kind, machines, QUOTA_SURE_S)
+        if refusal is not None:
+            raise refusal
+
+    def _refusal(self, offer: Offer, kind: Kind, machines: int, fresh_s: float) -> QuotaError | None:
         needed = gpus_of(offer, kind) * machines
-        for quota in self.of(offer, kind):
+        for quota in self.of(offer, kind, fresh_s):
             if quota.gpus is not None and needed > quota.gpus:
-                raise QuotaError(
+                return QuotaError(
                     f"gcp {quota.region or 'all regions'}: quota {quota.name} allows {quota.gpus:g} GPUs, "
                     f"{offer.instance_type} needs {needed:g}",
                     code=quota.name,
                     hint=where_to_ask(quota, self._calls.project),
                     scope="account" if quota.region is None else "family",
                 )
+        return None
 
-    def _limits(self, region: str | None) -> dict[str, float] | None:
+    def _limits(self, region: str | None, fresh_s: float) -> dict[str, float] | None:
         """None = may launch, may not read quotas: the insertion itself will tell."""
         with self._lock:
             key = region or ""
             known = self._known.get(key)
-            if known is None or time.monotonic() - known[1] >= QUOTA_KEPT_S:
+            if known is None or time.monotonic() - known[1] >= fresh_s:
                 project = self._calls.project
                 limits: dict[str, float] | None = None
                 try:

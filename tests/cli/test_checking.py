@@ -1,0 +1,148 @@
+"""``check``: what a cloud does not sell is passed over; a quota that does now is told to who waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from support.diary import offer
+
+from arylcloud.cli.checking import MOST, Ladder, lifted, walked
+from arylcloud.core import events as ev
+from arylcloud.core import protocol as mail
+from arylcloud.core.codec import loads
+from arylcloud.core.job import JobSpec
+from arylcloud.core.offer import Market, Offer
+from arylcloud.core.ports import Finding, Verdict
+from arylcloud.launcher.actions import Timing
+from arylcloud.launcher.fold import replay
+from arylcloud.launcher.journal import Journal
+from arylcloud.launcher.offers import bar_for, barred
+from arylcloud.providers.findings import Findings, quota_of
+
+AWS = Findings("aws")
+SPOT = offer()
+OTHER = replace(SPOT, zone="use1-az2")
+DEMAND = replace(SPOT, market=Market.ON_DEMAND)
+
+
+@dataclass
+class Cloud:
+    """Sells some zones only."""
+
+    sold: set[str]
+    known: bool = True
+    asked: list[str] = field(default_factory=list)
+
+    def check(self, offers: Sequence[Offer], *, nodes: int, until_s: float | None) -> tuple[Finding, ...]:
+        if not self.known:
+            self.asked.append("who")
+            return (AWS.say(None, "identity", Verdict.FAILED, "nobody knows you"),)
+        found = [AWS.say(None, "identity", Verdict.OK, "you")]
+        for one in offers:
+            self.asked.append(one.zone or "")
+            sold = one.zone in self.sold
+            found.append(
+                AWS.say(one.region, "offered", Verdict.OK, f"{one.zone} is") if sold else AWS.not_offered(one)
+            )
+        return tuple(found)
+
+
+def ladder(*zones: str, want: int = 1) -> Ladder:
+    return Ladder(offers=tuple(offer(zone) for zone in zones), want=want)
+
+
+def verdicts(found: Sequence[Finding]) -> list[str]:
+    return [f"{one.subject} {one.verdict}" for one in found]
+
+
+def test_what_is_not_sold_is_passed_over() -> None:
+    cloud = Cloud({"c", "e"})
+    found = walked(cloud, [ladder("a", "b", "c", "d")], nodes=1, until_s=None)
+    assert cloud.asked == ["a", "b", "c"]
+    assert verdicts(found) == ["identity ok", "offered warning", "offered warning", "offered ok"]
+    assert found[1].remedy == "a launch passes it over"
+    cloud.asked.clear()
+    found = walked(cloud, [ladder("c", "a", "b", "d", "e", want=2)], nodes=1, until_s=None)
+    assert cloud.asked == ["c", "a", "b", "d", "e"], "as many as are wanted, and no more than are missing"
+    assert [one.verdict for one in found].count(Verdict.FAILED) == 0
+
+
+def test_nothing_that_is_sold_is_a_failure() -> None:
+    cloud = Cloud(set())
+    found = walked(cloud, [ladder(*(f"z{n}" for n in range(99)))], nodes=1, until_s=None)
+    assert len(cloud.asked) == MOST
+    assert verdicts(found)[1:] == ["offered failed"] * MOST
+    nobody = Cloud({"a"}, known=False)
+    assert verdicts(walked(nobody, [ladder("a", "b", want=2)], nodes=1, until_s=None)) == ["identity failed"]
+    assert nobody.asked == ["who"]
+
+
+# ---------------------------------------------------------------- quotas
+
+
+def quota(of: Offer, verdict: Verdict) -> Finding:
+    return AWS.say(of.region, "quota", verdict, "quota L-1", about=quota_of(of))
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> tuple[Journal, Path]:
+    """A job that has been refused for want of quota, and for want of capacity in one zone."""
+    journal, prefix = Journal(tmp_path / "journal.db"), tmp_path / "jobs" / "digits-1"
+    prefix.mkdir(parents=True)
+    spec = JobSpec(name="digits", run="true", nodes_min=2, nodes_max=2)
+    submitted = ev.JobSubmitted(
+        spec=spec,
+        prefix_uri=f"file://{prefix}",
+        journal_id=journal.journal_id,
+        market_origin_s=0.0,
+        market_scale=1.0,
+    )
+    bars = [bar_for(kind, SPOT, 0.0, Timing()) for kind in ("quota", "capacity")]
+    for event in (submitted, *bars):
+        assert event is not None
+        journal.append(
+            "digits-1", at_s=0.0, writer="w", event=event, cause_id=None, mirror=None, strict=False
+        )
+    return journal, prefix
+
+
+def test_a_quota_that_does_now_lifts_its_bar(waiting: tuple[Journal, Path]) -> None:
+    journal, prefix = waiting
+    before = journal.state("digits-1")
+    assert {bar.code for bar in before.bars} == {"quota", "capacity"}
+    found = list(lifted(journal, [quota(OTHER, Verdict.OK)], [OTHER], nodes=2))
+    (scope,) = (bar.scope for bar in before.bars if bar.code == "quota")
+    assert found == [("digits-1", scope)]
+    (asked,) = (prefix / "requests").iterdir()
+    request = loads(mail.RequestDoc, asked.read_bytes(), what=asked.name)
+    seen = ev.RequestSeen(number=request.number, verb=request.verb, args=request.args, by=request.by)
+    journal.append("digits-1", at_s=1.0, writer="w", event=seen, cause_id=None, mirror=None, strict=False)
+    after = replay(journal.records("digits-1"))
+    assert {bar.code for bar in after.bars} == {"capacity"}, "what is sold out stays so"
+    assert barred(OTHER, after.bars, 1.0) is None
+    assert barred(SPOT, after.bars, 1.0) is not None
+    assert not after.stop
+    assert not list(lifted(journal, [quota(OTHER, Verdict.OK)], [OTHER], nodes=2)), "once"
+
+
+@pytest.mark.parametrize(
+    ("findings", "offers", "nodes"),
+    [
+        ([quota(SPOT, Verdict.FAILED)], [SPOT], 2),
+        ([quota(SPOT, Verdict.WARNING)], [SPOT], 2),
+        ([quota(SPOT, Verdict.OK), quota(SPOT, Verdict.FAILED)], [SPOT], 2),
+        ([quota(SPOT, Verdict.UNKNOWN)], [SPOT], 2),
+        ([], [SPOT], 2),
+        ([quota(DEMAND, Verdict.OK)], [DEMAND], 2),
+        ([quota(SPOT, Verdict.OK)], [SPOT], 1),
+    ],
+)
+def test_any_other_answer_lifts_none(
+    waiting: tuple[Journal, Path], findings: list[Finding], offers: list[Offer], nodes: int
+) -> None:
+    journal, prefix = waiting
+    assert not list(lifted(journal, findings, offers, nodes=nodes))
+    assert not (prefix / "requests").exists()
