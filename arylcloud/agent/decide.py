@@ -231,12 +231,13 @@ def _advance(
             if run.stage is Stage.RUNNING:
                 if wanted:
                     return run, ()
-                kill_at_s = _kill_at(inputs, now_s)
+                kill_at_s = _kill_at(state, inputs, now_s)
                 run = replace(run, stage=Stage.STOPPING, signalled=True, kill_at_s=kill_at_s)
                 return run, (Signal(epoch=number),)
             assert run.kill_at_s is not None
-            if inputs.notice is not None and not run.killed:  # it may have come after the signal
-                run = replace(run, kill_at_s=min(run.kill_at_s, _kill_at(inputs, now_s)))
+            hurried = inputs.notice is not None or _grace(state) is not None
+            if hurried and not run.killed:  # it may have come after the signal
+                run = replace(run, kill_at_s=min(run.kill_at_s, _kill_at(state, inputs, now_s)))
             assert run.kill_at_s is not None
             if now_s >= run.kill_at_s:  # and again, should anything of it still be there
                 run = replace(run, kill_at_s=now_s + KILL_AGAIN_S, killed=True)
@@ -253,10 +254,16 @@ def _advance(
             return run, ()
 
 
-def _kill_at(inputs: Inputs, now_s: float) -> float:
+def _grace(state: State) -> float | None:
+    """Of the newest epoch, for a command of an older one whose peers are gone."""
+    return state.epoch.grace_s if state.epoch is not None else None
+
+
+def _kill_at(state: State, inputs: Inputs, now_s: float) -> float:
     """End of the grace. Under notice it leaves the measured upload time before the cloud acts,
     but never takes more than half of what remains: a checkpoint not yet saved is worth nothing."""
-    kill_at_s = now_s + inputs.grace_s
+    grace_s = _grace(state)
+    kill_at_s = now_s + (inputs.grace_s if grace_s is None else min(grace_s, inputs.grace_s))
     if inputs.notice is None:
         return kill_at_s
     lead_s = inputs.notice.at_s - inputs.notice.seen_s

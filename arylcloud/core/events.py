@@ -42,6 +42,8 @@ class JobSubmitted:
     quoted: tuple[Offer, ...] = ()
     """What the clouds were asked before it was confirmed, at the price it was confirmed at; without a price: it
     was not to be had. The launcher's first choice is the one that somebody has agreed to."""
+    nodes: int | None = None
+    """How many machines were confirmed, of a job whose number may change. None = all that it may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +163,26 @@ class EpochOpened:
     resume_from: str | None
     resume_step: int
     reason: str
+    grace_s: float | None = None
+    """See ``EpochDoc.grace_s``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeChosen:
+    """How many machines an elastic job should have from now on."""
+
+    nodes: int
+    code: Literal["plan", "scale"]
+    """Who says so: the planner, for the work that is left; or a user, and then it stays so."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleRefused:
+    """A request to scale that cannot be done; the job goes on as it is."""
+
+    number: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +256,8 @@ class MigrationStarted:
     expected_saving_usd: float | None
     forced: bool
     why: str
+    nodes: int | None = None
+    """How many machines there; None = as many as here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +299,8 @@ Event = (
     | NoticeSeen
     | RiskSeen
     | EpochOpened
+    | SizeChosen
+    | ScaleRefused
     | TrainingStarted
     | TrainingStopped
     | CommandEnded

@@ -59,6 +59,7 @@ class OpenEpoch:
     resume_from: str | None
     resume_step: int
     reason: str
+    grace_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +140,24 @@ class MoveAdvice:
     saving_usd: float
     move_usd: float
     why: str
+    nodes: int | None = None
+    """How many machines there; None = as many as here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """What the remaining work comes to where the job runs now, by number of machines (planner)."""
+
+    offer_key: str
+    best: int
+    """The number of machines that is best."""
+    loss: Mapping[int, float]
+    """Number of machines → the objective's value in dollars; less is better. Sizes that cannot be
+    estimated are not in it."""
+    handover: float
+    """What one change of size costs, likewise: every machine stands still for the length of a hand-over."""
+    boot: float = 0.0
+    """What it costs to bring one more machine up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +181,16 @@ class Timing:
     prices_patience_s: float = 600.0
     """So long the end of a job waits for prices that cannot be read; then its report says so."""
     region_cooldown_market_s: float = 900.0
+    gather_s: float = 120.0
+    """An elastic job begins, or takes machines on, so long after the first of them was ready, though others
+    are still on their way."""
+    loss_grace_s: float = 1.0
+    """Between signal and SIGKILL where a rank is gone: the others may hang in a collective for ever."""
+    grow_every_s: float = 300.0
+    """Between two changes of size that nobody has asked for."""
+    regain_s: float = 60.0
+    """Between two times that machines are taken on again: one that comes and goes must not stop the others
+    each time."""
     capacity_bar_market_s: float = 600.0
     quota_bar_market_s: float = 86400.0
 
@@ -176,5 +205,9 @@ class Desired:
     capabilities: Mapping[str, Capabilities]
     timing: Timing
     checkpoint_interval_s: float | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Offer key → the best number of machines of it, for the work that is left. Not in it: not known."""
+    scaling: Scaling | None = None
+    """None: not known, or nothing runs."""
     spent_usd: float | None = None
     """So far, as limits go by it (``ledger.spent_for_limits_usd``). None = not known: no budget is judged."""

@@ -30,6 +30,7 @@ def publish(
         members=epoch.members,
         resume_from=epoch.resume_from,
         checkpoint_interval_s=checkpoint_interval_s if epoch.members else None,
+        grace_s=epoch.grace_s,
     )
     probe("before epoch document")
     key = mail.epoch_key(number)

@@ -132,6 +132,7 @@ class Executor:
                     resume_from=action.resume_from,
                     resume_step=action.resume_step,
                     reason=action.reason,
+                    grace_s=action.grace_s,
                 )
                 state = self.note(state, event)
                 publish(self.store, state, action.number, self.checkpoint_interval_s, self.probe)

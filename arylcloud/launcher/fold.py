@@ -42,6 +42,7 @@ def apply(state: JobState | None, record: ev.Record) -> JobState:
             phase_since_s=record.at_s,
             baselines=event.quotes,
             quoted=event.quoted,
+            size=event.nodes,
             seq=1,
         )
     if record.seq != state.seq + 1 or record.job_id != state.job_id:
@@ -59,6 +60,7 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                     commands_ended=(),
                     stop=None,
                     migrate_request=None,
+                    scale_request=None,
                     migration=None,
                     exit_code=None,
                     history_epoch=state.epochs[-1].number if state.epochs else 0,
@@ -178,6 +180,7 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 resume_step=event.resume_step,
                 opened_at_s=at_s,
                 reason=event.reason,
+                grace_s=event.grace_s,
             )
             if state.epochs and event.number != state.epochs[-1].number + 1:
                 raise IntegrityError(f"epoch {event.number} follows {state.epochs[-1].number}")
@@ -224,11 +227,22 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 return replace(state, migrate_request=event)
             if event.verb == "check":
                 return replace(state, bars=tuple(b for b in state.bars if not _does_now(b, event)))
+            if event.verb == "scale":
+                return replace(state, scale_request=event)
             return state
+        case ev.SizeChosen():
+            # the planner is asked only while no request is open: whatever is said answers it
+            pinned = event.code == "scale"
+            return replace(state, size=event.nodes, size_pinned=pinned, size_at_s=at_s, scale_request=None)
+        case ev.ScaleRefused():
+            return replace(state, scale_request=None)
         case ev.MigrationStarted():
             return replace(state, migration=event, migration_at_s=at_s, migrate_request=None)
         case ev.MigrationEnded():
             done = state.migrations_done + (1 if event.done else 0)
+            moved = state.migration
+            if event.done and moved is not None and moved.nodes is not None:
+                state = replace(state, size=moved.nodes)
             return replace(state, migration=None, migrate_request=None, migrations_done=done)
         case ev.OfferBarred():
             return replace(state, bars=(*(b for b in state.bars if b.scope != event.scope), event))

@@ -90,6 +90,7 @@ class Epoch:
     resume_step: int
     opened_at_s: float
     reason: str
+    grace_s: float | None = None
 
     @property
     def drain(self) -> bool:
@@ -122,6 +123,14 @@ class JobState:
     stop: ev.RequestSeen | None = None
     """A stop that has been asked for and not been overtaken by a resume."""
     migrate_request: ev.RequestSeen | None = None
+    scale_request: ev.RequestSeen | None = None
+    """Not answered yet."""
+    size: int | None = None
+    """How many machines it should have, of those that it may have; None = all (``reconcile.sizes``)."""
+    size_pinned: bool = False
+    """A user has said so: the planner is not asked."""
+    size_at_s: float | None = None
+    """Wall seconds at which that was said; None = since its submission."""
     migration: ev.MigrationStarted | None = None
     """The one under way."""
     migration_at_s: float | None = None

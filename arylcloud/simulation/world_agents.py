@@ -33,6 +33,7 @@ class Agent:
     inputs: decide.Inputs = field(default_factory=decide.Inputs)
     clock_ahead_s: float = 0.0
     """What its machine's clock is ahead of the world's: all its documents have it."""
+    boot_s: float = BOOT_S
     silent_until_s: float = 0.0
     """Cut off from the mailbox until then; the command goes on."""
     seq: int = 0
@@ -65,25 +66,41 @@ class Agents:
     by_instance: dict[str, Agent] = field(default_factory=dict)
     clock_ahead_s: float = 0.0
     """Of the machines to come."""
+    boot_s: float = BOOT_S
+    """Likewise."""
     duds: int = 0
     """So many of the next machines never come up: running for their cloud, never heard."""
     numbers: dict[int, int] = field(default_factory=dict)
     """Manifests written per epoch."""
+    collective: bool = False
+    """Ranks wait for one another: asked to stop while one of them is gone, a command does not answer."""
+    broken: set[int] = field(default_factory=set)
+    """Epochs of which some rank has gone, never to come back."""
 
     def step(self) -> None:
         for machine in self.world.alive_of(self.job_id):
             if machine.instance_id not in self.by_instance:
                 state = decide.State(lease_id=machine.spec.lease_id)
-                agent = Agent(machine=machine, state=state, clock_ahead_s=self.clock_ahead_s)
+                agent = Agent(
+                    machine=machine, state=state, clock_ahead_s=self.clock_ahead_s, boot_s=self.boot_s
+                )
                 if self.duds:
                     self.duds -= 1
                     agent.silent_until_s = math.inf
                 self.by_instance[machine.instance_id] = agent
         alive = [self.by_instance[m.instance_id] for m in self.world.alive_of(self.job_id)]
         now_s = self.world.clock.at_s
-        ranks = Counter(agent.running.number for agent in alive if agent.running is not None)
+        here = [agent for agent in alive if agent.running is not None]
+        present = Counter(agent.running.number for agent in here if agent.running is not None)
+        ranks = Counter(
+            agent.running.number for agent in here if agent.running is not None and agent.ends_at_s is None
+        )
         for agent in alive:
-            if now_s < agent.machine.lands_at_s + BOOT_S:
+            epoch = agent.running if agent.epoch_first_step_s is not None else None
+            if epoch is not None and present[epoch.number] < len(epoch.members):
+                self.broken.add(epoch.number)
+        for agent in alive:
+            if now_s < agent.machine.lands_at_s + agent.boot_s:
                 continue
             self._work(agent, ranks, now_s)
             self._decide(agent, now_s)
@@ -199,7 +216,9 @@ class Agents:
                 agent.running = effect.epoch
                 agent.pulse = Pulse(now_s, agent.step)
             case decide.Signal():
-                agent.ends_at_s = now_s + 1.0
+                number = agent.running.number if agent.running is not None else 0
+                if not (self.collective and number in self.broken):
+                    agent.ends_at_s = now_s + 1.0
             case decide.Kill():
                 if agent.running is not None:
                     self._ended(agent, 137)

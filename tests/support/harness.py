@@ -42,6 +42,9 @@ TIMING = act.Timing(
     region_cooldown_market_s=60.0,
     capacity_bar_market_s=25.0,
     quota_bar_market_s=60.0,
+    gather_s=12.0,
+    grow_every_s=30.0,
+    regain_s=10.0,
 )
 
 
@@ -142,6 +145,8 @@ class Harness:
     ranking: tuple[Offer, ...] = OFFERS
     timing: act.Timing = TIMING
     move: act.MoveAdvice | None = None
+    sizes: dict[str, int] = field(default_factory=dict)
+    scaling: act.Scaling | None = None
     spent_usd: float | None = None
     calm_every_s: float = 0.0
     """As on a bucket, whose lists cost money."""
@@ -222,6 +227,8 @@ class Harness:
         return act.Desired(
             ranking=tuple(o for o in self.ranking if cap is None or (o.usd_per_hour or 0) <= cap),
             move=self.move,
+            sizes=self.sizes,
+            scaling=self.scaling,
             capabilities={"aws": self.world.capabilities()},
             timing=self.timing,
             spent_usd=self.spent_usd,
@@ -344,7 +351,12 @@ class Harness:
             ]
             assert after.resume_step >= max(good, default=0), "a committed checkpoint was passed over"
         for epoch in epochs:
-            assert len({m.lease_id for m in epoch.members}) == self.state.spec.nodes_max
+            ranks = {m.lease_id: m.rank for m in epoch.members}
+            spec = self.state.spec
+            assert sorted(ranks.values()) == list(range(len(epoch.members))), "ranks have a gap"
+            assert spec.nodes_min <= len(ranks) <= spec.nodes_max
+            offers = {leases[lease_id].offer.key for lease_id in ranks}
+            assert len(offers) == 1, f"epoch {epoch.number} lives in {offers}"
 
     def check_ended(self) -> None:
         """Observed = desired, everything paid is journaled, every closed lease is really gone."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from arylcloud.launcher.actions import Action, Desired, Observed
 from arylcloud.launcher.offers import acceptable, bar_for
-from arylcloud.launcher.reconcile import epochs, facts, hung, leases, lifecycle, migration, slots
+from arylcloud.launcher.reconcile import epochs, facts, hung, leases, lifecycle, migration, sizes, slots
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.state import JobState
 
@@ -33,6 +33,7 @@ def reconcile(state: JobState, observed: Observed, desired: Desired, now_s: floa
         if d.stopping:
             lifecycle.wind_down(d)
         else:
+            sizes.decide(d)
             migration.step(d)
             slots.trim(d)
             slots.fill(d)

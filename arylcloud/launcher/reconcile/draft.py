@@ -21,6 +21,13 @@ from arylcloud.launcher.state import Epoch, JobState, Lease
 
 HOLDING = frozenset({LeasePhase.INTENDED, LeasePhase.PENDING, LeasePhase.READY, LeasePhase.SUSPECT})
 """Phases in which a lease fills its slot: neither on its way out nor out."""
+_NEARNESS = {
+    LeasePhase.READY: 0,
+    LeasePhase.SUSPECT: 1,
+    LeasePhase.PENDING: 2,
+    LeasePhase.INTENDED: 3,
+}
+"""How near a lease that holds a slot is to be a member."""
 HEARD = frozenset({LeasePhase.READY, LeasePhase.SUSPECT, LeasePhase.DOOMED})
 """Phases in which an agent may be running the job's command."""
 
@@ -46,9 +53,15 @@ class Draft:
         return self.state.market_clock.market_s(self.now_s)
 
     @property
-    def nodes(self) -> int:
-        """Slots to fill: 0 … nodes − 1. (A fixed gang; elastic sizes change this number alone.)"""
-        return self.state.spec.nodes_max
+    def elastic(self) -> bool:
+        """Its number of machines may change while it runs."""
+        return self.state.spec.nodes_min < self.state.spec.nodes_max
+
+    @property
+    def size(self) -> int:
+        """How many machines it should have."""
+        spec, wanted = self.state.spec, self.state.size
+        return spec.nodes_max if wanted is None else min(max(wanted, spec.nodes_min), spec.nodes_max)
 
     @property
     def stopping(self) -> bool:
@@ -127,19 +140,36 @@ class Draft:
         )
 
     def holders(self) -> dict[int, Lease]:
-        """Slot → the lease that fills it. Of several, the member of the open epoch, else the newest."""
+        """Slot → the lease that fills it: no more than ``size``, and all of one offer, since an epoch lives
+        in one zone on one type.
+
+        Of several in a slot, the member of the open epoch, else the newest; of several offers, the one that
+        fills most slots; of more than ``size``, the members by rank, then who is nearest to be one."""
         epoch = self.member_epoch
-        members = {m.lease_id for m in epoch.members} if epoch else set()
+        ranks = {m.lease_id: m.rank for m in epoch.members} if epoch else {}
         aside = {lease.lease_id for lease in self.targets()}
-        found: dict[int, Lease] = {}
+        by_offer: dict[str, dict[int, Lease]] = {}
         for lease in self.state.leases.values():
             if lease.phase not in HOLDING or lease.lease_id in aside:
                 continue
-            best = found.get(lease.index)
-            rank = (lease.lease_id in members, lease.attempt)
-            if best is None or rank > (best.lease_id in members, best.attempt):
-                found[lease.index] = lease
-        return {index: lease for index, lease in found.items() if index < self.nodes}
+            slots = by_offer.setdefault(lease.offer.key, {})
+            best = slots.get(lease.index)
+            rank = (lease.lease_id in ranks, lease.attempt)
+            if best is None or rank > (best.lease_id in ranks, best.attempt):
+                slots[lease.index] = lease
+        if not by_offer:
+            return {}
+
+        def weight(slots: dict[int, Lease]) -> tuple[int, int, int]:
+            known = sum(lease.lease_id in ranks for lease in slots.values())
+            return min(len(slots), self.size), known, max(lease.attempt for lease in slots.values())
+
+        slots = max(by_offer.values(), key=weight)
+        order = sorted(
+            slots.values(),
+            key=lambda x: (ranks.get(x.lease_id, len(ranks)), _NEARNESS[x.phase], x.index),
+        )
+        return {lease.index: lease for lease in sorted(order[: self.size], key=lambda x: x.index)}
 
     def asked(self) -> frozenset[str]:
         """Leases that this pass creates or ends already."""
@@ -229,7 +259,7 @@ class Draft:
             until_s=lease.until_s,
         )
 
-    def open_epoch(self, members: tuple[Member, ...], reason: str) -> None:
+    def open_epoch(self, members: tuple[Member, ...], reason: str, grace_s: float | None = None) -> None:
         """The next epoch. With members it resumes from the lineage; without, it is a drain."""
         newest = self.state.epoch
         lineage = self.state.lineage
@@ -240,6 +270,7 @@ class Draft:
             resume_from=lineage.manifest if lineage and members else None,
             resume_step=lineage.step if lineage and members else 0,
             reason=reason,
+            grace_s=grace_s,
         )
         self.actions.append(action)
         self._fold(
@@ -250,6 +281,7 @@ class Draft:
                 resume_from=action.resume_from,
                 resume_step=action.resume_step,
                 reason=reason,
+                grace_s=grace_s,
             )
         )
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from arylcloud.core.phases import LeasePhase
-from arylcloud.core.protocol import AgentPhase, Member
+from arylcloud.core.protocol import AgentPhase
 from arylcloud.launcher import actions as act
-from arylcloud.launcher.reconcile.draft import Draft
-from arylcloud.launcher.state import Epoch, Lease
-
-_FREE = frozenset({AgentPhase.READY, AgentPhase.DRAINED, AgentPhase.EXITED, AgentPhase.BROKEN})
+from arylcloud.launcher.reconcile.draft import HEARD, Draft
+from arylcloud.launcher.reconcile.membership import Change, change, left_behind, next_members
+from arylcloud.launcher.state import Epoch
 
 
 def publish(d: Draft) -> None:
@@ -29,76 +28,78 @@ def advance(d: Draft) -> None:
     if not d.observed.mailbox_ok:
         return
     epoch = d.member_epoch
+    found = _change(d, epoch) if epoch is not None else None
+    if epoch is not None and found is None and not d.draining:
+        return
     coming = next_members(d)
-    if epoch is not None:
-        if not d.draining and intact(d, epoch):
-            return
-        if not handed_over(d, epoch, "a machine has left" if d.nodes > 1 else "moving", wait=coming is None):
-            return
+    if epoch is not None and not handed_over(d, epoch, found, wait=coming is None):
+        return
     if coming is not None:
-        d.open_epoch(coming, _reason(d, epoch))
+        hurried = found is not None and found.hurry  # whoever was left behind has no time to save, either
+        grace_s = d.timing.loss_grace_s if hurried else None
+        d.open_epoch(coming, _reason(d, epoch, {m.lease_id for m in coming}), grace_s)
 
 
-def handed_over(d: Draft, epoch: Epoch, why: str, *, wait: bool = False) -> bool:
+def handed_over(d: Draft, epoch: Epoch, change: Change | None, *, wait: bool = False) -> bool:
     """True once nothing of ``epoch`` runs (or has not answered a drain for long). Opens the drain.
 
     ``wait``: nobody stands ready to take over. A single doomed machine is then left to use the time
     that it has; of several, the others cannot go on without it and are drained at once."""
-    busy = d.at_work(epoch)
+    change = change or Change(why="moving")
+    silent = left_behind(d, epoch)
+    busy = [lease for lease in d.at_work(epoch) if lease not in silent]
     if not busy:
         return True
+    grace_s = d.timing.loss_grace_s if change.hurry else None
     if not d.draining:
-        if not wait or d.nodes > 1:
-            d.open_epoch((), why)
+        if not wait or change.at_once or len(epoch.members) > 1:
+            d.open_epoch((), change.why, grace_s)
         return False
     drain = d.state.epochs[-1]
+    if change.hurry and drain.grace_s is None:  # lost since: its peers may wait for it in vain
+        d.open_epoch((), change.why, grace_s)
+        return False
     return d.now_s > drain.opened_at_s + d.timing.drain_timeout_s
 
 
 def intact(d: Draft, epoch: Epoch) -> bool:
-    """Every member is there, is where it should be, and can go on."""
-    holders = {lease.lease_id for lease in d.holders().values()}
+    """Every member is there, is where it should be, and can go on; and nobody else is to be one."""
+    return _change(d, epoch) is None
+
+
+def _change(d: Draft, epoch: Epoch) -> Change | None:
     if epoch.resume_from is not None and epoch.resume_from in d.state.rejected:
         beats = [d.beat(lease) for lease in d.members(epoch)]
         if any(b is not None and b.phase is AgentPhase.BROKEN and b.epoch == epoch.number for b in beats):
-            return False
-    return all(m.lease_id in holders for m in epoch.members) and len(epoch.members) == d.nodes
-
-
-def next_members(d: Draft) -> tuple[Member, ...] | None:
-    """The gang in order of rank, once every slot's machine is set up and free; else None."""
-    return gang(d, d.holders())
-
-
-def gang(d: Draft, by_slot: dict[int, Lease]) -> tuple[Member, ...] | None:
-    found = []
-    for rank in range(d.nodes):
-        lease = by_slot.get(rank)
-        address = joinable(d, lease) if lease is not None else None
-        if lease is None or address is None:
-            return None
-        found.append(Member(lease_id=lease.lease_id, rank=rank, address=address))
-    return tuple(found)
-
-
-def joinable(d: Draft, lease: Lease) -> str | None:
-    """Its address, if it is READY in the cloud's eyes and in its own."""
-    beat = d.beat(lease)
-    if lease.phase is not LeasePhase.READY or beat is None or beat.phase not in _FREE:
+            return Change(why=f"{epoch.resume_from} is damaged")
+    if d.elastic:
+        return change(d, epoch)
+    holders = {lease.lease_id for lease in d.holders().values()}
+    if all(m.lease_id in holders for m in epoch.members) and len(epoch.members) == d.size:
         return None
-    epoch = d.member_epoch
-    if beat.phase is AgentPhase.BROKEN and not (epoch and epoch.resume_from in d.state.rejected):
-        return None
-    if epoch is not None and lease in d.at_work(epoch):
-        return None
-    machine = d.machine(lease)
-    return lease.address or (machine.address if machine is not None else None)
+    return Change(why="a machine has left" if d.size > 1 else "moving")
 
 
-def _reason(d: Draft, epoch: Epoch | None) -> str:
+def _reason(d: Draft, epoch: Epoch | None, coming: set[str]) -> str:
+    count = len(coming)
     if epoch is None:
-        return "all machines are ready"
+        return "all machines are ready" if count == d.size else f"{count} of {d.size} machines are ready"
     if epoch.resume_from is not None and epoch.resume_from in d.state.rejected:
         return f"{epoch.resume_from} is damaged: back to the checkpoint before it"
-    gone = [lease.lease_id for lease in d.members(epoch) if lease.phase is not LeasePhase.READY]
-    return f"in place of {', '.join(gone)}" if gone else "all machines are ready again"
+    members = d.members(epoch)
+    left = [x for x in members if x.lease_id not in coming]
+    if not d.elastic:
+        gone = [x.lease_id for x in members if x.phase is not LeasePhase.READY]
+        return f"in place of {', '.join(gone)}" if gone else "all machines are ready again"
+    said = [f"{x.lease_id} {_went(x.phase)}" for x in left]
+    said += [f"{x} joins" for x in sorted(coming - {m.lease_id for m in epoch.members})]
+    size = f"{count} of {d.size} machines" if count != d.size else f"{count} machines"
+    return f"{size}: {', '.join(said)}" if said else f"{size}, ready again"
+
+
+def _went(phase: LeasePhase) -> str:
+    if phase is LeasePhase.SUSPECT:
+        return "is silent (kept)"
+    if phase is LeasePhase.DOOMED:
+        return "has notice"
+    return "leaves" if phase in HEARD else "is gone"

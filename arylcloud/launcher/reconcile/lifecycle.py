@@ -92,12 +92,21 @@ def _given_up(d: Draft) -> Cause | None:
         alone = lease.phase is LeasePhase.RELEASED and lease.cause == EndCause.SELF
         if lease.ending_code in BAD_STARTS or (alone and lease.lease_id not in trained):
             row += 1
-            if row >= MAX_BAD_STARTS:
+            if row >= MAX_BAD_STARTS and not _enough_work(d):
                 last = lease.ending_code or "it ended itself"
                 return "bad_starts", f"{row} machines in a row never got to work; the last: {last}", None
         elif lease.lease_id in trained:
             row = 0
     return None
+
+
+def _enough_work(d: Draft) -> bool:
+    """An elastic job that trains is not ended because no more machines come up for it."""
+    epoch = d.member_epoch
+    if epoch is None or not d.elastic:
+        return False
+    ready = [x for x in d.members(epoch) if x.phase is LeasePhase.READY]
+    return len(ready) >= d.state.spec.nodes_min
 
 
 def _current(state: JobState) -> list[Lease]:
@@ -182,7 +191,9 @@ def name_phase(d: Draft) -> None:
         doomed = [x for x in d.members(epoch) if x.phase is LeasePhase.DOOMED and d.settled(x, epoch)]
         if not doomed:
             where = d.members(epoch)[0].offer.key
-            d.phase(JobPhase.RUNNING, "running", f"epoch {epoch.number} on {d.nodes} × {where}")
+            short = f" ({d.size} wanted)" if len(epoch.members) < d.size else ""
+            text = f"epoch {epoch.number} on {len(epoch.members)} × {where}{short}"
+            d.phase(JobPhase.RUNNING, "running", text)
             return
         _between(d)
     else:
@@ -195,7 +206,9 @@ def _between(d: Draft) -> None:
         d.phase(JobPhase.WAITING, code, text)
         d.notify(f"waiting:{d.state.attempts}", f"{d.state.job_id} waits: {text}")
     elif d.member_epoch is not None:
-        d.phase(JobPhase.RECOVERING, "recovering", "a replacement is on its way")
+        regroups = d.elastic and d.draining
+        text = f"regrouping: {d.state.epochs[-1].reason}" if regroups else "a replacement is on its way"
+        d.phase(JobPhase.RECOVERING, "recovering", text)
     elif d.state.open_leases:
         offer = d.state.open_leases[-1].offer.key
-        d.phase(JobPhase.PROVISIONING, "provisioning", f"{d.nodes} × {offer} asked for")
+        d.phase(JobPhase.PROVISIONING, "provisioning", f"{d.size} × {offer} asked for")

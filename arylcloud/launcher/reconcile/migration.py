@@ -5,12 +5,12 @@ from __future__ import annotations
 from arylcloud.core import events as ev
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import JobPhase, LeasePhase
-from arylcloud.core.protocol import AgentPhase
 from arylcloud.launcher.offers import barred, covers
 from arylcloud.launcher.reconcile.draft import Draft
-from arylcloud.launcher.reconcile.epochs import gang, handed_over, intact
+from arylcloud.launcher.reconcile.epochs import handed_over, intact
+from arylcloud.launcher.reconcile.membership import Change, gang, prefetched, survives
 from arylcloud.launcher.reconcile.slots import lease_until_s
-from arylcloud.launcher.state import Epoch, Lease
+from arylcloud.launcher.state import Epoch
 
 
 def step(d: Draft) -> None:
@@ -28,6 +28,7 @@ def _start(d: Draft, epoch: Epoch) -> None:
     request, advice = d.state.migrate_request, d.desired.move
     if any(lease.phase is not LeasePhase.READY for lease in d.members(epoch)):
         return
+    nodes = d.size
     if request is not None:
         found = _asked_for(d, current, request)
         if isinstance(found, str):
@@ -36,18 +37,33 @@ def _start(d: Draft, epoch: Epoch) -> None:
         cause, why = f"request {request.number}", f"asked for by {request.by}"
         saving = advice.saving_usd if advice is not None and advice.to.key == found.key else None
         target = found
+        nodes = _nodes(d, d.desired.sizes.get(target.key))
     elif advice is not None and _may_move(d, current, advice.to):
         target, cause, why, saving = advice.to, "advice", advice.why, advice.saving_usd
+        nodes = _nodes(d, advice.nodes)
     else:
         return
     d.note(
         ev.MigrationStarted(
-            to=target, from_offer=current.key, expected_saving_usd=saving, forced=request is not None, why=why
+            to=target,
+            from_offer=current.key,
+            expected_saving_usd=saving,
+            forced=request is not None,
+            why=why,
+            nodes=nodes if d.elastic else None,
         ),
         cause_id=cause,
     )
-    for index in range(d.nodes):
+    for index in range(nodes):
         d.create(target, index, "migrate", lease_until_s(d, target), why)
+
+
+def _nodes(d: Draft, best: int | None) -> int:
+    """How many machines there: the best number for that offer, unless a user has named one."""
+    spec = d.state.spec
+    if not d.elastic or d.state.size_pinned or best is None:
+        return d.size
+    return min(max(best, spec.nodes_min), spec.nodes_max)
 
 
 def _asked_for(d: Draft, current: Offer, request: ev.RequestSeen) -> Offer | str:
@@ -85,20 +101,24 @@ def _may_move(d: Draft, current: Offer, to: Offer) -> bool:
 
 def _go_on(d: Draft, epoch: Epoch) -> None:
     targets = {lease.index: lease for lease in d.targets()}
-    if len(targets) < d.nodes:
+    migration = d.state.migration
+    wanted = d.size if migration is None or migration.nodes is None else migration.nodes
+    if len(targets) < wanted:
         d.note(ev.MigrationEnded(done=False, text=f"the new machine is not to be had: {_fate(d)}"))
         return
     if not intact(d, epoch) and not (d.draining and _whole(d, epoch)):
+        if survives(d, epoch):
+            return  # the others go on, and move later
         text = "the old machine is lost or has notice; the new one takes over"
         d.note(ev.MigrationEnded(done=True, text=text))
         return
-    members = gang(d, targets)
-    if members is None or not (d.draining or all(_prefetched(d, t, epoch) for t in targets.values())):
+    members = gang(d, [targets[index] for index in sorted(targets)])
+    if members is None or not (d.draining or all(prefetched(d, t, epoch) for t in targets.values())):
         return
     if any(c.epoch == epoch.number for c in d.state.commands_ended):
         return  # a rank has finished: the others are about to
     old = d.members(epoch)
-    if not handed_over(d, epoch, f"moving to {targets[0].offer.key}"):
+    if not handed_over(d, epoch, Change(why=f"moving to {targets[0].offer.key}")):
         return
     d.open_epoch(members, f"moved to {targets[0].offer.key}")
     for lease in old:
@@ -110,18 +130,6 @@ def _go_on(d: Draft, epoch: Epoch) -> None:
 def _whole(d: Draft, epoch: Epoch) -> bool:
     """While it drains for the move, the old gang is whole as long as none of it is lost."""
     return all(lease.phase in (LeasePhase.READY, LeasePhase.SUSPECT) for lease in d.members(epoch))
-
-
-def _prefetched(d: Draft, target: Lease, epoch: Epoch) -> bool:
-    """The last checkpoint (or one just overtaken) is on the new machine's disk; or it takes too long."""
-    lineage = d.state.lineage
-    if lineage is None or d.now_s > target.since_s + d.timing.drain_timeout_s:
-        return True
-    beat = d.beat(target)
-    if beat is None or beat.phase is AgentPhase.BROKEN:
-        return False
-    recent = [c.manifest for c in d.state.checkpoints if c.epoch == epoch.number][-3:]
-    return beat.prefetched in {lineage.manifest, *recent}
 
 
 def _fate(d: Draft) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from arylcloud.core import events as ev
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import LeasePhase
 from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s, reserve_usd
 from arylcloud.launcher.offers import acceptable, barred, why_none
+from arylcloud.launcher.reconcile import sizes
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.refusals import summary, utc
 from arylcloud.launcher.state import Lease
@@ -34,7 +36,10 @@ def trim(d: Draft) -> None:
         if lease.phase not in (LeasePhase.ENDING, LeasePhase.DOOMED) and lease.lease_id not in keep:
             if lease.lease_id in busy and lease.lease_id in members:
                 continue  # still working for the open epoch
-            d.end(lease, "surplus", "another machine has its place")
+            if d.elastic and lease.phase is not LeasePhase.INTENDED and len(keep) >= d.size:
+                d.end(lease, "surplus", f"{d.size} machines are wanted")
+            else:
+                d.end(lease, "surplus", "another machine has its place")
 
 
 def fill(d: Draft) -> None:
@@ -42,16 +47,36 @@ def fill(d: Draft) -> None:
     if not d.observed.mailbox_ok:  # no intent could be mirrored before its effect
         return
     holders = d.holders()
-    missing = [index for index in range(d.nodes) if index not in holders]
-    if not missing or not _may_replace(d):
+    if len(holders) >= d.size or not _may_replace(d):
+        return
+    if d.elastic and holders and not _may_grow(d, len(holders)):
         return
     offer = _kin(d, holders) if holders else _choice(d)
     if offer is None:
         return
+    if not holders:
+        sizes.for_offer(d, offer)
+    free = [index for index in range(d.state.spec.nodes_max) if index not in holders]
+    for index in free[: d.size - len(holders)]:
+        d.create(offer, index, _purpose(d, index), lease_until_s(d, offer), _why(d, index))
+
+
+def _purpose(d: Draft, index: int) -> ev.Purpose:
     epoch = d.member_epoch
-    for index in missing:
-        why = _why(d, index)
-        d.create(offer, index, "start" if epoch is None else "replace", lease_until_s(d, offer), why)
+    if epoch is None:
+        return "start"
+    ours = [x for x in d.state.leases.values() if x.attempt > d.state.history_attempt]
+    return "replace" if not d.elastic or any(x.index == index for x in ours) else "grow"
+
+
+def _may_grow(d: Draft, count: int) -> bool:
+    """Where enough machines are there, one more has to be worth its boot and the others' hand-over; and
+    none is asked for while all move elsewhere."""
+    if count < d.state.spec.nodes_min:
+        return True
+    if d.state.migration is not None:
+        return False
+    return d.member_epoch is None or sizes.pays(d, count, d.size, boots=d.size - count)
 
 
 def lease_until_s(d: Draft, offer: Offer) -> float:
@@ -59,7 +84,7 @@ def lease_until_s(d: Draft, offer: Offer) -> float:
     or ``max_runtime`` is used up. (What a launcher renews, and what not, is told by its beats.)"""
     until_s = d.now_s + d.state.spec.unattended_s
     price, burn = offer.usd_per_hour, burn_usd_per_hour(d.state)
-    rate = None if price is None or burn is None else max(price * d.nodes, burn + price)
+    rate = None if price is None or burn is None else max(price * d.size, burn + price)
     left_s = hard_left_s(
         d.state,
         d.now_s,
@@ -76,10 +101,8 @@ def replaces_all(d: Draft) -> bool:
 
 
 def _may_replace(d: Draft) -> bool:
-    """``recovery: none`` and ``on_node_loss: fail``: what has run once is not run again."""
-    spec = d.state.spec
-    never = spec.recovery == "none" or spec.on_node_loss == "fail"
-    return not (never and d.member_epoch is not None)
+    """What has run once, and is not to run again, is not completed again; unless a user asks for more."""
+    return d.member_epoch is None or not sizes.never_again(d) or (d.elastic and d.state.size_pinned)
 
 
 def _choice(d: Draft) -> Offer | None:
@@ -110,6 +133,8 @@ def _kin(d: Draft, holders: dict[int, Lease]) -> Offer | None:
     offer = survivors[0].offer
     lost_member = epoch is not None and any(m not in survivors for m in d.members(epoch))
     regroup = barred(offer, d.state.bars, d.now_market_s) is not None
+    if regroup and d.elastic and len(survivors) >= d.state.spec.nodes_min:
+        return None  # they go on without it, and it is tried again when the bar ends
     if not regroup and not (replaces_all(d) and lost_member and _all_members(d, survivors)):
         return next((o for o in d.desired.ranking if o.key == offer.key), offer)  # its price of today
     choice = _choice(d)

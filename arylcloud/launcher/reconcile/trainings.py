@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from arylcloud.core import events as ev
+from arylcloud.core.phases import LeasePhase
 from arylcloud.launcher.reconcile.draft import HEARD, Draft
 from arylcloud.launcher.state import Lease, Training
 
@@ -34,7 +35,9 @@ def note(d: Draft) -> None:
         beat = d.beat(lease)
         if training.stopped_at_s is not None or beat is None or lease.phase not in HEARD:
             continue
-        if beat.drained_epoch >= training.epoch and d.settled(lease, by_number[training.epoch]):
+        left = epoch is not None and training.epoch < epoch.number and lease.phase is LeasePhase.SUSPECT
+        drained = beat.drained_epoch >= training.epoch and d.settled(lease, by_number[training.epoch])
+        if drained or left:  # of one that the others have left behind, nothing counts any more
             stop(d, lease, training)
 
 
