@@ -21,10 +21,11 @@ from arylcloud.core.errors import (
 )
 from arylcloud.core.offer import Offer
 from arylcloud.core.ports import Billing, Capabilities, Machine, MachineSpec, PricePoint
+from arylcloud.providers.local.network import NAME as NAMESPACES
 from arylcloud.providers.local.start import Endpoint, NotThere, ensure
 from arylcloud.providers.local.wire import FOLDER
 
-KNOWN: Final = frozenset({"market", "timeout_s", "idle_exit_s", "folder"})
+KNOWN: Final = frozenset({"market", "timeout_s", "idle_exit_s", "folder", "network"})
 
 _ERRORS: Final[dict[str, type[CloudError] | type[AccessError]]] = {
     "capacity": CapacityError,
@@ -38,7 +39,8 @@ _ERRORS: Final[dict[str, type[CloudError] | type[AccessError]]] = {
 def create(state_dir: Path, settings: Mapping[str, str]) -> LocalProvider:
     """The factory that the registry names. ``settings``: ``market`` (a bundled name or a file; read at
     the cloud's first start in this folder), ``timeout_s``, ``idle_exit_s`` (wall seconds), ``folder``
-    (the cloud's own, where it is not under ``state_dir``: so that two homes see the same cloud).
+    (the cloud's own, where it is not under ``state_dir``: so that two homes see the same cloud), ``network``
+    (``namespaces``: each machine has one of its own; see ``network.py``; read when the cloud starts).
 
     Raises UsageError for a setting that there is not."""
     if unknown := sorted(set(settings) - KNOWN):
@@ -53,7 +55,14 @@ def create(state_dir: Path, settings: Mapping[str, str]) -> LocalProvider:
         timeout_s=_seconds(settings, "timeout_s") or 30.0,
         idle_exit_s=_seconds(settings, "idle_exit_s"),
         clock=SystemClock(),
+        network=_network(settings.get("network")),
     )
+
+
+def _network(name: str | None) -> str | None:
+    if name not in (None, "", "loopback", NAMESPACES):
+        raise UsageError(f"the local cloud has no network {name!r}", hint=f"loopback or {NAMESPACES}")
+    return name or None
 
 
 def _seconds(settings: Mapping[str, str], key: str) -> float | None:
@@ -73,13 +82,21 @@ class LocalProvider:
     """See ``core.ports`` for what each method promises. Safe to use from several threads."""
 
     def __init__(
-        self, *, folder: Path, market: str | None, timeout_s: float, idle_exit_s: float | None, clock: Clock
+        self,
+        *,
+        folder: Path,
+        market: str | None,
+        timeout_s: float,
+        idle_exit_s: float | None,
+        clock: Clock,
+        network: str | None = None,
     ) -> None:
         self._folder = folder
         self._market = market
         self._timeout_s = timeout_s
         self._idle_exit_s = idle_exit_s
         self._clock = clock
+        self._network = network
         self._endpoint: Endpoint | None = None
         self._capabilities: Capabilities | None = None
 
@@ -148,6 +165,10 @@ class LocalProvider:
 
     def _first_call(self, op: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         self._endpoint = ensure(
-            self._folder, market=self._market, idle_exit_s=self._idle_exit_s, clock=self._clock
+            self._folder,
+            market=self._market,
+            idle_exit_s=self._idle_exit_s,
+            clock=self._clock,
+            network=self._network,
         )
         return self._endpoint.call(op, body, self._timeout_s)

@@ -11,20 +11,22 @@ import os
 import shutil
 import threading
 
-from arylcloud.core.errors import CloudError
+from arylcloud.core.errors import CloudError, LocalStateError
 from arylcloud.core.offer import Market as MarketKind
 from arylcloud.core.ports import EndCause
 from arylcloud.providers.local import processes
 from arylcloud.providers.local.book import Book
 from arylcloud.providers.local.machines import Instance
 from arylcloud.providers.local.market import MarketOffer
+from arylcloud.providers.local.network import Network
 
 log = logging.getLogger("arylcloud.local")
 
 
 class Clockwork:
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Book, network: Network) -> None:
         self._book = book
+        self._network = network
         self._gates: dict[str, processes.Gate] = {}
         self._enders: set[str] = set()
 
@@ -138,9 +140,13 @@ class Clockwork:
         folder = self._book.home(instance.instance_id)
         try:
             gate = processes.prepare(
-                folder, self._book.console(instance.instance_id), self._environ(instance)
+                folder,
+                self._book.console(instance.instance_id),
+                self._environ(instance),
+                lambda argv: self._network.wrap(instance.instance_id, instance.address, argv, folder),
             )
-        except OSError as error:
+            self._network.connect(instance.instance_id, instance.address, gate.child.pid)
+        except (OSError, LocalStateError) as error:
             log.error("%s cannot boot: %s", instance.instance_id, error)  # noqa: TRY400 - no bug of ours
             self._start_ending(instance, EndCause.UNKNOWN, now_s)
             return
@@ -168,7 +174,7 @@ class Clockwork:
             "HOME": str(folder),
             "PATH": os.pathsep.join(path),
             "LANG": "C.UTF-8",
-            "ARYL_METADATA_URL": f"http://{instance.address}:{instance.metadata_port}",
+            **self._network.environ(instance.address, instance.metadata_port),
             processes.ENV_INSTANCE: instance.instance_id,
         }
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from arylcloud.core.clock import Clock, MarketClock, SystemClock
 from arylcloud.core.errors import ArylError, IntegrityError, LocalStateError
-from arylcloud.providers.local import marketfile
+from arylcloud.providers.local import marketfile, network
 from arylcloud.providers.local.book import Book
 from arylcloud.providers.local.clockwork import Clockwork
 from arylcloud.providers.local.cloud import Cloud
@@ -41,6 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--market", help="a bundled market's name, or a file; only the first start reads it")
     parser.add_argument("--idle-exit-s", type=float, default=20.0)
+    parser.add_argument("--network", choices=("loopback", network.NAME), default="loopback")
     parser.add_argument("--foreground", action="store_true")
     args = parser.parse_args(argv)
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGPIPE):
@@ -57,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
         log.info("another daemon serves %s", args.folder)
         return 0
     try:
-        return _run(args.folder, args.market, args.idle_exit_s, SystemClock())
+        return _run(args.folder, args.market, args.network, args.idle_exit_s, SystemClock())
     except ArylError as error:
         log.error("%s: %s", error.kind, error.message)  # noqa: TRY400 - the starter shows this line
         return error.exit_code
@@ -78,7 +79,7 @@ def _lock(folder: Path) -> int:
     return descriptor
 
 
-def _run(folder: Path, setting: str | None, idle_exit_s: float, clock: Clock) -> int:
+def _run(folder: Path, setting: str | None, connected: str, idle_exit_s: float, clock: Clock) -> int:
     cloud_log = CloudLog(folder / LOG_FILE)
     opened = open_market(cloud_log, setting, clock)
     market = marketfile.parse(opened["text"], what=f"market {opened['market']}")
@@ -96,6 +97,14 @@ def _run(folder: Path, setting: str | None, idle_exit_s: float, clock: Clock) ->
         tokens=Tokens(metadata_key(folder), clock),
         own_addresses=sys.platform == "linux",
     )
+    wires: network.Network = network.Loopback(service.bind, service.unbind)
+    if connected == network.NAME:
+        wires = network.Namespaces(
+            adopt=service.adopt,
+            stop=service.unbind,
+            pid_of=lambda instance_id: book.machines.by_id[instance_id].pid,
+            clock=clock,
+        )
     book = Book(
         folder=folder,
         market=market,
@@ -103,10 +112,10 @@ def _run(folder: Path, setting: str | None, idle_exit_s: float, clock: Clock) ->
         market_id={"market": opened["market"], "setting": opened["setting"], "digest": opened["digest"]},
         clock=clock,
         cloud_log=cloud_log,
-        bind=service.bind,
-        unbind=service.unbind,
+        bind=wires.bind,
+        unbind=wires.unbind,
     )
-    clockwork = Clockwork(book)
+    clockwork = Clockwork(book, wires)
     clockwork.rebind()
     service.start()
     server = ControlServer(Cloud(book, clockwork.terminate), book, secrets.token_hex(32), clock)

@@ -123,13 +123,17 @@ class MetadataService:
                 last = error
                 continue
             listener.setblocking(False)
-            with self._lock:
-                old = self._listeners.get(instance_id)
-                self._listeners[instance_id] = listener
-            if old is not None:
-                old.close()
+            self.adopt(instance_id, listener)
             return host, listener.getsockname()[1]
         raise OtherCloudError(f"no loopback address could be bound: {last}", code="InsufficientAddresses")
+
+    def adopt(self, instance_id: str, listener: socket.socket) -> None:
+        """Serve one machine on this socket, which listens already and does not block."""
+        with self._lock:
+            old = self._listeners.get(instance_id)
+            self._listeners[instance_id] = listener
+        if old is not None:
+            old.close()
 
     def _candidates(self) -> list[tuple[str, int]]:
         """Random addresses of 127.64.0.0/10 (systems use the low ones), 127.0.0.1 where none can be had."""

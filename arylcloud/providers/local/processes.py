@@ -14,7 +14,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -53,11 +53,17 @@ class Gate:
             self.child.stdin.close()
 
 
-def prepare(folder: Path, console: Path, environ: Mapping[str, str]) -> Gate:
-    """Start the first process of the machine whose directory is ``folder``. Raises OSError."""
+def prepare(
+    folder: Path,
+    console: Path,
+    environ: Mapping[str, str],
+    wrap: Callable[[list[str]], list[str]] = lambda argv: argv,
+) -> Gate:
+    """Start the first process of the machine whose directory is ``folder``. ``wrap``: its command line as it
+    is run; it must end in an exec of what it was given. Raises OSError."""
     with console.open("ab") as output:
         child = subprocess.Popen(
-            ["/bin/sh", "-c", _FIRST, "init", USER_DATA, _STARTED, _EXIT],
+            wrap(["/bin/sh", "-c", _FIRST, "init", USER_DATA, _STARTED, _EXIT]),
             cwd=folder,
             env=dict(environ),
             stdin=subprocess.PIPE,

@@ -86,7 +86,14 @@ def find(folder: Path, *, market: str | None = None) -> Endpoint | None:
     return endpoint
 
 
-def ensure(folder: Path, *, market: str | None, idle_exit_s: float | None, clock: Clock) -> Endpoint:
+def ensure(
+    folder: Path,
+    *,
+    market: str | None,
+    idle_exit_s: float | None,
+    clock: Clock,
+    network: str | None = None,
+) -> Endpoint:
     """The daemon of ``folder``, started if there is none. Raises LocalStateError, UsageError,
     OtherCloudError."""
     if (found := find(folder, market=market)) is not None:
@@ -94,18 +101,22 @@ def ensure(folder: Path, *, market: str | None, idle_exit_s: float | None, clock
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _starter(folder):
-            return find(folder, market=market) or _start(folder, market, idle_exit_s, clock)
+            return find(folder, market=market) or _start(folder, market, idle_exit_s, network, clock)
     except OSError as error:
         raise LocalStateError(f"the local cloud cannot use {folder}: {error.strerror or error}") from error
 
 
-def _start(folder: Path, market: str | None, idle_exit_s: float | None, clock: Clock) -> Endpoint:
+def _start(
+    folder: Path, market: str | None, idle_exit_s: float | None, network: str | None, clock: Clock
+) -> Endpoint:
     command = [sys.executable, "-m", "arylcloud.providers.local.daemon", str(folder)]
     if market is not None:
         marketfile.parse(marketfile.read(market).text, what=f"market {market}")  # its errors, with hints
         command += ["--market", market]
     if idle_exit_s is not None:
         command += ["--idle-exit-s", str(idle_exit_s)]
+    if network is not None:
+        command += ["--network", network]
     output = folder / OUTPUT_FILE
     with output.open("ab") as stream:
         begin = stream.tell()
