@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from arylcloud.cli.settings import Folders, ensure
@@ -16,6 +16,7 @@ from arylcloud.launcher.actions import Timing
 
 if TYPE_CHECKING:
     from arylcloud.core.job import JobSpec
+    from arylcloud.core.offer import Offer
     from arylcloud.launcher.actions import CreateLease
     from arylcloud.launcher.handout import Handout
     from arylcloud.launcher.journal import Journal
@@ -32,6 +33,8 @@ LOCAL_TIMING = Timing(
     tick_s=0.2, boot_timeout_s=60.0, landing_s=10.0, list_lag_s=5.0, drain_timeout_s=120.0, end_retry_s=2.0
 )
 """The local cloud answers in milliseconds: waiting there as for a real one helps nobody."""
+POOL_TIMING = replace(LOCAL_TIMING, capacity_bar_market_s=15.0, region_cooldown_market_s=0.0)
+"""One's own machines are free again whenever their owner says so, and are asked for nothing."""
 CALM_EVERY_S = 5.0
 """Between two lists of a bucket while a job simply runs (``launcher/observe``)."""
 BEAT_EVERY_S = 6.0
@@ -165,6 +168,21 @@ def _handout(
     )
 
 
+def _gpus(offer: Offer) -> dict[str, str]:
+    """What its machine looks for before it begins. The local cloud's machines only play at having GPUs."""
+    look = {LOCAL: "", "pool": "own"}.get(offer.cloud, "1")
+    return {
+        "ARYL_GPUS": str(offer.gpu_count or 0),
+        **({"ARYL_GPU": offer.gpu, "ARYL_CHECK_GPUS": look} if offer.gpu and look else {}),
+    }
+
+
+def _timing(clouds: Collection[str]) -> Timing:
+    if set(clouds) == {"pool"}:
+        return POOL_TIMING
+    return LOCAL_TIMING if clouds and set(clouds) <= NEAR else Timing()
+
+
 def build_launcher(
     job_id: str, state: JobState, parts: Parts, folders: Folders, *, adopted: bool = False
 ) -> JobLauncher:
@@ -212,7 +230,7 @@ def build_launcher(
             journal_id=state.journal_id,
             until_s=action.until_s,
             metadata=able.metadata,
-            env={**able.machine_env, **given.env, "ARYL_GPUS": str(action.offer.gpu_count or 0)},
+            env={**able.machine_env, **given.env, **_gpus(action.offer)},
         )
         return Boot(user_data=stub, identity=given.identity)
 
@@ -227,7 +245,7 @@ def build_launcher(
     parts.journal.probe = probe
     near = set(state.spec.resources.clouds) <= NEAR and bool(state.spec.resources.clouds)
     on_disk = state.prefix_uri.startswith("file:")
-    timing = LOCAL_TIMING if near else Timing()
+    timing = _timing(state.spec.resources.clouds)
     executor = Executor(
         journal=parts.journal,
         store=parts.store,

@@ -43,8 +43,8 @@ def place(
         if cloud in _UNSUPPORTED:
             raise UsageError(
                 f"{what}: {_UNSUPPORTED[cloud]} is not supported",
-                hint="aws, gcp, azure, local, pool (machines entered with `arylcloud pool add`), or a cloud of"
-                " your own offers.csv",
+                hint="aws, gcp, azure, local, pool (machines entered with `arylcloud pool add`), or a cloud"
+                " of your own offers.csv",
             )
     if zone is not None and region is None:
         region = _region_of_zone(zone, what=what)

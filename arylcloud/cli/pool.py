@@ -65,7 +65,7 @@ def add(
     from arylcloud.cli.poolview import document
     from arylcloud.core import gpus as known
     from arylcloud.core.errors import UsageError
-    from arylcloud.core.units import parse_usd_per_hour
+    from arylcloud.core.units import parse_number
     from arylcloud.providers.pool.machines import OwnMachine, offers, write
 
     if (gpu is None) != (gpus is None):
@@ -80,7 +80,7 @@ def add(
         host=host,
         group=group,
         instance_type=type_ or (f"{kind.lower()}x{gpus}" if kind is not None else "cpu"),
-        usd_per_hour=parse_usd_per_hour(usd_per_hour, what="--usd-per-hour"),
+        usd_per_hour=parse_number(usd_per_hour.strip().removeprefix("$"), what="--usd-per-hour"),
         gpu=kind,
         gpu_count=gpus,
         gpu_mem_gib=None if kind is None else known.spec(kind).mem_gib,
