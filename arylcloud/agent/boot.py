@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import shutil
-import subprocess
 import tarfile
 import threading
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from arylcloud.agent import environment
 from arylcloud.agent.config import Config
+from arylcloud.agent.gpucheck import Wanted, check_gpus
 from arylcloud.agent.process import Command, shell_argv
 from arylcloud.agent.shipper import TAIL_BYTES, Stream, one_line
 from arylcloud.checkpoint.chunks import sha256
@@ -23,7 +23,6 @@ from arylcloud.core.protocol import JOB_KEY, SECRETS_KEY, AgentPhase, JobDoc
 
 WORKDIR_BYTES = 20 << 30
 """Unpacked: more is not a workdir but a data set, or an attack."""
-GPU_CHECK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +80,8 @@ class Boot(threading.Thread):
             )
         self._set(Booted(phase=AgentPhase.SETUP, job=job))
         if self._config.gpus and self._config.check_gpus:
-            check_gpus(self._config.gpus)
+            own_host = self._config.check_gpus == "own"
+            self._log(check_gpus(Wanted(count=self._config.gpus, gpu=self._config.gpu, own_host=own_host)))
         unpack_workdir(self._workdir(job), self._config.workdir)
         secrets = self._secrets(job)
         self._set(Booted(phase=AgentPhase.SETUP, job=job, secrets=secrets))
@@ -185,20 +185,3 @@ def unpack_workdir(data: bytes | None, target: Path) -> None:
     if target.exists():
         shutil.rmtree(target)
     partial.rename(target)
-
-
-def check_gpus(wanted: int) -> None:
-    """Raises IntegrityError if ``nvidia-smi`` does not answer in a minute, or shows too few GPUs: a
-    broken machine, not a broken job."""
-    try:
-        answer = subprocess.run(
-            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=GPU_CHECK_S, check=False
-        )
-    except FileNotFoundError:
-        raise IntegrityError("no nvidia-smi on this machine: its image has no NVIDIA driver") from None
-    except subprocess.TimeoutExpired:
-        raise IntegrityError(f"nvidia-smi has not answered for {GPU_CHECK_S:.0f} s") from None
-    found = sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
-    if answer.returncode != 0 or found < wanted:
-        said = (answer.stderr or answer.stdout).strip().partition("\n")[0]
-        raise IntegrityError(f"{found} of {wanted} GPUs answer on this machine: {said[:200]}")

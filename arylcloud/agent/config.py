@@ -7,7 +7,9 @@ ARYL_METADATA        protocol of the notices: ``ec2`` (default), ``gce``, ``azur
 ARYL_METADATA_URL    its endpoint; ARYL_METADATA_POLL_S how often to ask; ARYL_METADATA_LEAD_S from notice to
                      end, where it is another than that cloud's usual time
 ARYL_STORE_OPTIONS   JSON: how a bucket is opened, without credentials (``agent/opening.py``)
-ARYL_GPUS            GPUs that this machine must have; absent = not checked
+ARYL_GPUS, ARYL_GPU  how many GPUs this machine must have, and which (canonical name)
+ARYL_CHECK_GPUS      ``1``: they are looked at before work begins; ``own``: as far as the user's own machine
+                     can tell; absent = not at all
 ARYL_LINGER_S        idle without a launcher for this long, the machine ends itself
 ARYL_POWEROFF        shell command by which the stub ends the machine; absent = its exit does
 ARYL_USER_PYTHONPATH the image's own PYTHONPATH, for the user's processes
@@ -36,6 +38,7 @@ PRIVATE = frozenset(
         "ARYL_METADATA_POLL_S",
         "ARYL_METADATA_LEAD_S",
         "ARYL_GPUS",
+        "ARYL_GPU",
         "ARYL_CHECK_GPUS",
         "ARYL_LINGER_S",
         "ARYL_POWEROFF",
@@ -67,7 +70,8 @@ class Config:
     metadata_poll_s: float = 1.0
     metadata_lead_s: float | None = None
     gpus: int | None = None
-    check_gpus: bool = False
+    gpu: str | None = None
+    check_gpus: str = ""
     linger_s: float = 600.0
     store_options: Mapping[str, str] = field(default_factory=dict)
 
@@ -122,7 +126,8 @@ def from_environment(environ: Mapping[str, str], home: Path) -> Config:
         metadata_poll_s=_number(environ, "ARYL_METADATA_POLL_S", default_poll_s) or default_poll_s,
         metadata_lead_s=_number(environ, "ARYL_METADATA_LEAD_S"),
         gpus=_whole(environ, "ARYL_GPUS"),
-        check_gpus=environ.get("ARYL_CHECK_GPUS") == "1",
+        gpu=environ.get("ARYL_GPU") or None,
+        check_gpus=environ.get("ARYL_CHECK_GPUS") or "",
         linger_s=_number(environ, "ARYL_LINGER_S", 600.0) or 0.0,
         store_options=_texts(environ, "ARYL_STORE_OPTIONS"),
     )

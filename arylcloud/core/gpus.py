@@ -252,6 +252,18 @@ def serving(name: str) -> tuple[str, ...]:
     return (wanted, *(s.name for s in SPECS if s.variant_of == wanted))
 
 
+def same_chip(name: str, shown: str) -> bool:
+    """Whether a driver that shows ``shown`` may well speak of a ``name``: by the chip, not by its form or
+    memory, which drivers spell in many ways.
+
+    >>> same_chip("A100-80GB", "NVIDIA A100-SXM4-80GB"), same_chip("RTXA6000", "NVIDIA RTX A6000")
+    (True, True)
+    >>> same_chip("A100", "Tesla V100-SXM2-16GB")
+    False
+    """
+    return _key(name.partition("-")[0]) in _key(shown)
+
+
 _FP8_ARCHS: Final = ("Ada", "Hopper", "Blackwell", "Blackwell Ultra", "CDNA3", "CDNA4")
 _FP4_ARCHS: Final = ("Blackwell", "Blackwell Ultra", "CDNA4")
 _OF_VENDOR: Final = {"NVIDIA": ("Ampere", "Ada", "Blackwell"), "AMD": ("CDNA2", "CDNA3", "CDNA4")}

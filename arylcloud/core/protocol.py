@@ -200,6 +200,10 @@ class EpochDoc:
     schema_version: int = SCHEMA_VERSION
 
 
+BAD_HARDWARE = "bad hardware: "
+"""What the message of a BROKEN machine begins with whose fault it is: no other machine need have it."""
+
+
 class AgentPhase(StrEnum):
     BOOTING = "booting"
     SETUP = "setup"

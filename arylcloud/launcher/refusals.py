@@ -13,7 +13,7 @@ from arylcloud.launcher.state import JobState, Lease
 NAMED: Final = 3
 """So many different quotas, clouds or errors are spelled out; the others are counted."""
 _ORDER: Final = ("capacity", "over_cap", "never_came", "throttled", "other", "quota", "access")
-_NEVER_CAME: Final = frozenset({"boot_timeout", "broken", "create_uncertain"})
+_NEVER_CAME: Final = frozenset({"boot_timeout", "broken", "bad_hardware", "create_uncertain"})
 
 
 def since_it_last_worked(state: JobState) -> tuple[Lease, ...]:

@@ -38,6 +38,8 @@ class Agent:
     """Cut off from the mailbox until then; the command goes on."""
     seq: int = 0
     running: mail.EpochDoc | None = None
+    problem: str | None = None
+    """It cannot do its work: why."""
     pulse: Pulse | None = None
     """Of its command, by the world's time."""
     step: int = 0
@@ -68,6 +70,8 @@ class Agents:
     """Of the machines to come."""
     boot_s: float = BOOT_S
     """Likewise."""
+    bad: int = 0
+    """So many of the next machines find something wrong with their hardware."""
     duds: int = 0
     """So many of the next machines never come up: running for their cloud, never heard."""
     numbers: dict[int, int] = field(default_factory=dict)
@@ -84,6 +88,9 @@ class Agents:
                 agent = Agent(
                     machine=machine, state=state, clock_ahead_s=self.clock_ahead_s, boot_s=self.boot_s
                 )
+                if self.bad:
+                    self.bad -= 1
+                    agent.problem = f"{mail.BAD_HARDWARE}GPU 0 has 3 memory errors"
                 if self.duds:
                     self.duds -= 1
                     agent.silent_until_s = math.inf
@@ -172,7 +179,8 @@ class Agents:
     # ------------------------------------------------------------ the agent
 
     def _decide(self, agent: Agent, now_s: float) -> None:
-        inputs = replace(agent.inputs, machine=mail.AgentPhase.READY)
+        ready = mail.AgentPhase.READY if agent.problem is None else mail.AgentPhase.BROKEN
+        inputs = replace(agent.inputs, machine=ready)
         if agent.machine.acts_at_s is not None and inputs.notice is None:
             notice = mail.Notice(action="terminate", at_s=agent.machine.acts_at_s, seen_s=now_s)
             inputs = replace(inputs, notice=notice)
@@ -282,7 +290,7 @@ class Agents:
                 committed_step=agent.committed_step,
                 prefetched=agent.prefetched,
                 notice=agent.inputs.notice,
-                message=agent.state.run.problem if agent.state.run is not None else None,
+                message=agent.problem or (agent.state.run.problem if agent.state.run is not None else None),
             )
             self.store.put(mail.beat_key(agent.machine.spec.lease_id), dumps(beat))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from arylcloud.agent import decide, notice_ec2
-from arylcloud.agent.boot import check_gpus, unpack_workdir
+from arylcloud.agent.boot import unpack_workdir
 from arylcloud.agent.config import Config, from_environment
 from arylcloud.agent.lifeline import Lifeline
 from arylcloud.agent.loop import Agent
@@ -137,22 +137,6 @@ def test_an_archive_cannot_leave_its_folder(tmp_path: Path) -> None:
         unpack_workdir(data.getvalue(), tmp_path / "inner" / "workdir")
     assert not list(tmp_path.rglob("outside"))
     assert not (tmp_path / "inner" / "workdir").exists()
-
-
-def test_gpus_are_counted_before_work_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Field case 87."""
-    tool = tmp_path / "nvidia-smi"
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(IntegrityError, match="no nvidia-smi"):
-        check_gpus(1)
-    tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: x)'\necho 'GPU 1: NVIDIA A100 (UUID: y)'\n")
-    tool.chmod(0o755)
-    check_gpus(2)
-    with pytest.raises(IntegrityError, match="2 of 8 GPUs"):
-        check_gpus(8)
-    tool.write_text("#!/bin/sh\necho 'Unable to determine the device handle' >&2\nexit 15\n")
-    with pytest.raises(IntegrityError, match=r"0 of 2 GPUs.*device handle"):
-        check_gpus(2)
 
 
 @pytest.mark.parametrize(

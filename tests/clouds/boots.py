@@ -196,8 +196,9 @@ class Boots:
         if not image.exists():
             part = self._folder / f"image-{machine.gpus}.{secrets.token_hex(4)}"
             part.mkdir(parents=True)
-            lines = "\n".join(f"GPU {n}: NVIDIA emulated (UUID: GPU-{n})" for n in range(machine.gpus))
-            listing = f"cat <<'END'\n{lines}\nEND" if lines else "exit 9"
+            name = "NVIDIA ${ARYL_GPU:-emulated}"  # as the agent wants it: no emulator knows chips
+            lines = "\n".join(f"GPU {n}: {name} (UUID: GPU-{n})" for n in range(machine.gpus))
+            listing = f"cat <<END\n{lines}\nEND" if lines else "exit 9"
             for name, text in (("nvidia-smi", listing), ("shutdown", 'touch "$HOME/.off"'), ("poweroff", "")):
                 body = text or 'touch "$HOME/.off"'
                 (part / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")

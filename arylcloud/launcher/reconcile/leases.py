@@ -7,7 +7,7 @@ from typing import Final
 from arylcloud.core.offer import Market
 from arylcloud.core.phases import LeasePhase
 from arylcloud.core.ports import MachineState
-from arylcloud.core.protocol import AgentPhase
+from arylcloud.core.protocol import BAD_HARDWARE, AgentPhase
 from arylcloud.launcher.leasebill import FIRST_HOUR_S
 from arylcloud.launcher.offers import bar_for, bar_offer
 from arylcloud.launcher.reconcile.draft import Draft
@@ -20,7 +20,7 @@ TAKES_S: Final = 60.0
 """A cloud that has given notice takes the machine at the moment it said, or so much later."""
 
 BAD_STARTS: Final = frozenset({"boot_timeout", "broken"})
-"""Ending codes of machines that never got to work."""
+"""Ending codes of machines that never got to work. (Bad hardware is nobody's fault: another is asked for.)"""
 
 
 def judge(d: Draft) -> None:
@@ -120,8 +120,9 @@ def _broken(d: Draft, lease: Lease) -> bool:
         return False
     if any(end.in_setup and end.lease_id == lease.lease_id for end in d.observed.ends):
         return False
-    d.end(lease, "broken", message)
-    _bar(d, lease, "broken", message)
+    code = "bad_hardware" if message.startswith(BAD_HARDWARE) else "broken"
+    d.end(lease, code, message)
+    _bar(d, lease, code, message)
     return True
 
 
