@@ -84,6 +84,11 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
             return f"notice: the cloud takes {event.lease_id} back at {when} ({event.action})"
         case ev.RiskSeen():
             return f"warning: the cloud may take {event.lease_id} back"
+        case ev.SizeChosen():
+            who = "the planner" if event.code == "plan" else "a user"
+            return f"{event.nodes} machines are wanted, says {who}: {event.why}"
+        case ev.ScaleRefused():
+            return f"not scaled: {event.text}"
         case ev.EpochOpened():
             if not event.members:
                 return f"asked to save and hand over ({event.reason})"

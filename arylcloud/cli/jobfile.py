@@ -136,6 +136,9 @@ def load_job(
     if run is None or not run.strip():
         raise UsageError(f"{path}: run is missing: there is nothing to run", hint="run: python train.py")
     resources = _apply_flags(flags, draft, resources)
+    if draft.fields.get("nodes_min", 1) < draft.fields.get("nodes_max", 1):
+        # a range says that fewer will do: a loss is then no reason to stand still
+        draft.fields.setdefault("on_node_loss", "shrink")
     spec = JobSpec(
         run=run,
         envs=envs,

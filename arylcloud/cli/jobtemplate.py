@@ -45,11 +45,11 @@ aryl:
 {_line("budget", a.budget, "$500", "all machines, all attempts")}
   # max_usd_per_hour: 12        # per machine
   market: auto                  # spot | on_demand | auto
-  # nodes: 1..4                 # a range is ranked; it runs at the size that the plan chose
+  # nodes: 1..4                 # a range: it grows and shrinks while it runs (docs/elastic.md)
   # data: [{{uri: s3://bucket/set, size_gb: 500, region: aws/us-east-1}}]
   # checkpoint: {{size_gb: 1.5, interval: auto}}
   # migrate: {{min_saving: 5%, at_most_every: 24h}}   # or off
-  # on_node_loss: replace       # replace | restart | fail
+  # on_node_loss: replace       # shrink (of a range: the default) | replace | restart | fail
   # notify: https://example.com/hook
 """
 

@@ -55,7 +55,7 @@ def launch(
     from arylcloud.cli.interrupts import Interrupts
     from arylcloud.cli.launchview import show
     from arylcloud.cli.output import emit_json, hanging, note
-    from arylcloud.cli.requote import at_fixed_size, unmet
+    from arylcloud.cli.requote import as_confirmed, unmet
     from arylcloud.cli.settings import folders
     from arylcloud.cli.stores import Root, agreed, alone_s
     from arylcloud.cli.submission import submit_plan
@@ -76,7 +76,7 @@ def launch(
 
     present(plan)
     plan, quoted = _settled(plan, places, present, allow_stale=allow_stale)
-    spec = at_fixed_size(plan, clouds)
+    spec = as_confirmed(plan, clouds)
     if dryrun:
         if json_:
             notes = list(unmet(plan))

@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "events": Entry("arylcloud.cli.events", "What happened, and why", "Watch"),
     "exec": Entry("arylcloud.cli.exec", "Run a command on a machine of the job", "Run"),
     "migrate": Entry("arylcloud.cli.migrate", "Move a running job to another market", "Run"),
+    "scale": Entry("arylcloud.cli.scale", "Change the number of machines of a running job", "Run"),
     "stop": Entry("arylcloud.cli.stop", "Stop with a final checkpoint, and release every machine", "Run"),
     "resume": Entry("arylcloud.cli.resume", "Go on from the last checkpoint", "Run"),
     "adopt": Entry("arylcloud.cli.adopt", "Take over a job whose launcher is lost", "Run"),

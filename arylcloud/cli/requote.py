@@ -137,24 +137,24 @@ def _check_age(now: Offer, now_s: float, allow_stale: bool, say: Callable[[str],
     say(f"{problem}: launched at it all the same, as --allow-stale says")
 
 
-def at_fixed_size(plan: Plan, clouds: tuple[str, ...]) -> JobSpec:
-    """What is submitted: the job at the number of machines that was confirmed, on clouds that can be
-    launched on. (A range left in it would be filled to its upper end, at a price nobody has seen.)"""
-    nodes = plan.chosen.nodes
+def as_confirmed(plan: Plan, clouds: tuple[str, ...]) -> JobSpec:
+    """What is submitted: the job on clouds that can be launched on. (A range of machines stays; it starts
+    at the number that was confirmed, which the submission names.)"""
     resources = dataclasses.replace(plan.job.resources, clouds=clouds)
-    return dataclasses.replace(plan.job, resources=resources, nodes_min=nodes, nodes_max=nodes)
+    return dataclasses.replace(plan.job, resources=resources)
 
 
 def unmet(plan: Plan) -> tuple[str, ...]:
-    """What of the job file's wishes this version, or the chosen cloud, does not do: said before the money."""
+    """What of the job file's wishes is not done as it may be read, or not by the chosen cloud: said before
+    the money."""
     job, nodes = plan.job, plan.chosen.nodes
     found = []
     if job.nodes_min != job.nodes_max:
         found.append(
-            f"nodes: {job.nodes_min}..{job.nodes_max} were ranked; it runs on {nodes} throughout: "
-            "growing and shrinking while it runs is not built yet"
+            f"nodes: {job.nodes_min}..{job.nodes_max}: it starts on {nodes}, and may grow and shrink within "
+            "that while it runs; limits hold whatever its size"
         )
-    if job.on_node_loss == "shrink":
+    elif job.on_node_loss == "shrink":
         found.append("on_node_loss: shrink acts as replace, since the number of machines is fixed")
     if plan.chosen.offer.cloud == LOCAL:
         if job.resources.image is not None:

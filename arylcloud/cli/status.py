@@ -107,6 +107,12 @@ def _document(state: JobState, reading: Reading) -> dict[str, Any]:
             for lease in state.leases.values()
             if lease.open
         ],
+        "nodes": {
+            "wanted": _wanted(state),
+            "present": _present(state),
+            "min": state.spec.nodes_min,
+            "max": state.spec.nodes_max,
+        },
         "usd_so_far": spent(state),
         "eta": None if reading.eta_s is None else (reading.at_s or time.time()) + reading.eta_s,
         "exit_code": state.exit_code,
@@ -114,6 +120,16 @@ def _document(state: JobState, reading: Reading) -> dict[str, Any]:
         "migrations": state.migrations_done,
         "prefix_uri": state.prefix_uri,
     }
+
+
+def _wanted(state: JobState) -> int:
+    spec = state.spec
+    return spec.nodes_max if state.size is None else min(max(state.size, spec.nodes_min), spec.nodes_max)
+
+
+def _present(state: JobState) -> int:
+    """Members of the open epoch; 0 while none is open."""
+    return 0 if state.epoch is None or state.phase.ended else len(state.epoch.members)
 
 
 def _print(state: JobState, reading: Reading, problem: str | None, launcher: str | None) -> None:
@@ -142,6 +158,10 @@ def _print(state: JobState, reading: Reading, problem: str | None, launcher: str
         return
     row("phase", f"{state.phase} for {since}: {state.phase_text}")
     row("progress", f"{progress}, ETA {'not known' if reading.eta_s is None else seconds(reading.eta_s)}")
+    if state.spec.nodes_min < state.spec.nodes_max:
+        pinned = " (asked for: `arylcloud scale JOB auto` frees it)" if state.size_pinned else ""
+        range_ = f"{state.spec.nodes_min}..{state.spec.nodes_max}"
+        row("nodes", f"{_present(state)} at work, {_wanted(state)} wanted, of {range_}{pinned}")
     row("cost", f"{usd(spent(state))} so far")
     for lease in state.open_leases:
         since = seconds(time.time() - lease.intended_at_s)

@@ -58,7 +58,8 @@ def submit_plan(
         runtime=runtime,
         runtime_sha256=sha256,
         market_clock=market_clock,
-        quotes=quotes(_of_size(plan), _on_demand(spec, places)),
+        quotes=quotes(_of_size(plan), _on_demand(_at_size(spec, plan.chosen.nodes), places)),
+        nodes=plan.chosen.nodes if spec.nodes_min < spec.nodes_max else None,
         quoted=quoted,
     )
     probe = from_environment()
@@ -79,6 +80,10 @@ def _of_size(plan: Plan) -> Plan:
     """Without the candidates of other sizes: the report compares the same number of machines."""
     same = tuple(c for c in plan.candidates if c.nodes == plan.chosen.nodes)
     return dataclasses.replace(plan, candidates=same)
+
+
+def _at_size(spec: JobSpec, nodes: int) -> JobSpec:
+    return dataclasses.replace(spec, nodes_min=nodes, nodes_max=nodes)
 
 
 def _on_demand(spec: JobSpec, places: Folders) -> Plan | None:

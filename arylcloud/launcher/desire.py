@@ -20,9 +20,10 @@ from arylcloud.core.job import JobSpec, Objective, Work
 from arylcloud.core.offer import Offer
 from arylcloud.core.plan import Candidate, Plan
 from arylcloud.core.ports import Provider
-from arylcloud.launcher.actions import Desired, MoveAdvice, Observed, Timing
+from arylcloud.launcher.actions import Desired, MoveAdvice, Observed, Scaling, Timing
 from arylcloud.launcher.offers import barred
 from arylcloud.launcher.quotes import KEEP_S, Quotes, deciding
+from arylcloud.launcher.scaling import scaling_of
 from arylcloud.launcher.spent import known_spent_usd, spent_for_limits_usd
 from arylcloud.launcher.state import JobState, Lease
 from arylcloud.planner.migrate import advise
@@ -40,6 +41,8 @@ class Planner(Protocol):
 
 LIKELY = 20
 """Candidates whose on-demand twins are quoted: where the job may come to run."""
+SCALING_S = 15.0
+"""Sizes are not compared more often than this, however often the plan is made (wall seconds)."""
 COMMAND_START_S = 3.0
 """From a restored checkpoint to the first step: imports, data, model."""
 
@@ -55,6 +58,9 @@ class Desires:
     _plan: Plan | None = None
     _planned_at_s: float = 0.0
     _planned_for: tuple[object, ...] = ()
+    _scaling: Scaling | None = None
+    _scaled_at_s: float = 0.0
+    _scaled_for: tuple[object, ...] = ()
 
     def __call__(self, state: JobState, observed: Observed, now_s: float) -> Desired:
         plan = self._current_plan(state, now_s)
@@ -64,11 +70,19 @@ class Desires:
             capabilities={name: p.capabilities() for name, p in self.providers.items()},
             timing=self.timing,
             checkpoint_interval_s=self._interval_s(state, observed, plan),
+            sizes={} if plan is None else _sizes(plan),
+            scaling=None if plan is None else self._current_scaling(state, observed, plan, now_s),
             spent_usd=spent_for_limits_usd(state, now_s),
         )
 
     def _current_plan(self, state: JobState, now_s: float) -> Plan | None:
-        wanted = (len(state.losses), state.attempts, state.migrate_request, self.quotes.version)
+        wanted = (
+            len(state.losses),
+            state.attempts,
+            state.migrate_request,
+            self.quotes.version,
+            state.size if state.size_pinned else None,
+        )
         fresh = now_s - self._planned_at_s < self.refresh_s and wanted == self._planned_for
         if self._plan is None or not fresh:
             try:
@@ -83,12 +97,18 @@ class Desires:
 
     def _make_plan(self, state: JobState, now_s: float) -> Plan:
         spec, here = remaining(state, now_s), _where_it_runs(state)
+        if state.size_pinned and state.size is not None:
+            spec = dataclasses.replace(spec, nodes_min=state.size, nodes_max=state.size)
+        quoted = self._quoted(state, here, now_s)
+        return self._within_limits(spec, quoted, () if here is None else (here,))
+
+    def _quoted(self, state: JobState, here: Offer | None, now_s: float) -> tuple[Offer, ...]:
         known = {o.key: o for o in state.quoted} if now_s - state.submitted_at_s < KEEP_S else {}
         known |= {o.key: o for o in self.quotes.newest()}
         quoted = tuple(o for o in known.values() if here is None or o.key != here.key)
         if here is not None and here.usd_per_hour is not None:
             quoted += (here,)
-        return self._within_limits(spec, quoted, () if here is None else (here,))
+        return quoted
 
     def _within_limits(self, spec: JobSpec, quoted: Sequence[Offer], also: Sequence[Offer]) -> Plan:
         try:
@@ -104,6 +124,34 @@ class Desires:
             return self.plan(
                 dataclasses.replace(spec, constraints=free, objective=objective), quoted=quoted, also=also
             )
+
+    def _current_scaling(
+        self, state: JobState, observed: Observed, plan: Plan, now_s: float
+    ) -> Scaling | None:
+        """Of a job whose number of machines may change, where it runs now."""
+        epoch = next((e for e in reversed(state.epochs) if e.members), None)
+        here, lease = _where_it_runs(state), _current_lease(state)
+        if state.spec.nodes_min == state.spec.nodes_max or epoch is None or here is None or lease is None:
+            return None
+        best = _sizes(plan).get(here.key)
+        sizes = {len(epoch.members), *(n for n in (state.size, best) if n is not None)}
+        wanted = (here.key, tuple(sorted(sizes)))
+        pause_s = max(self.refresh_s, SCALING_S)
+        if wanted != self._scaled_for or now_s - self._scaled_at_s >= pause_s:
+            quoted = self._quoted(state, here, now_s)
+            try:
+                self._scaling = scaling_of(
+                    remaining(state, now_s),
+                    here,
+                    sizes,
+                    lambda spec: self.plan(spec, quoted=quoted, also=(here,)),
+                    handover_market_s=_handover_s(observed, lease) * state.market_clock.scale,
+                )
+            except ArylError as error:
+                log.warning("sizes cannot be compared: %s", error.message)
+                self._scaling = None
+            self._scaled_at_s, self._scaled_for = now_s, wanted
+        return self._scaling
 
     def _advice(self, state: JobState, observed: Observed, plan: Plan, now_s: float) -> MoveAdvice | None:
         """How often it may move is ``reconcile``'s to check; here only whether it pays."""
@@ -127,7 +175,9 @@ class Desires:
         )
         if move is None:
             return None
-        return MoveAdvice(to=move.to, saving_usd=move.saving_usd, move_usd=move.move_usd, why=move.why)
+        return MoveAdvice(
+            to=move.to, saving_usd=move.saving_usd, move_usd=move.move_usd, why=move.why, nodes=move.nodes
+        )
 
     def _interval_s(self, state: JobState, observed: Observed, plan: Plan | None) -> float | None:
         """Daly's, from the measured save time and the hazard of where the job runs (wall seconds)."""
@@ -140,10 +190,24 @@ class Desires:
         hazard = next(
             (c.interruptions_per_hour for c in plan.candidates if c.offer.key == here.offer.key), 0.0
         )
-        gang_hazard = hazard * state.spec.nodes_max
+        gang_hazard = hazard * _members(state)
         if gang_hazard <= 0:
             return None
         return daly_interval_s(max(saves), 3600.0 / gang_hazard / state.market_clock.scale)
+
+
+def _sizes(plan: Plan) -> dict[str, int]:
+    """Offer → its best number of machines, where the planner can tell one from another."""
+    found: dict[str, int] = {}
+    for candidate in plan.candidates:
+        if candidate.usd is not None:
+            found.setdefault(candidate.offer.key, candidate.nodes)
+    return found
+
+
+def _members(state: JobState) -> int:
+    epoch = next((e for e in reversed(state.epochs) if e.members), None)
+    return state.spec.nodes_max if epoch is None else len(epoch.members)
 
 
 def _handover_s(observed: Observed, lease: Lease) -> float:

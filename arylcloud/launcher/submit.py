@@ -37,6 +37,8 @@ class Submission:
     runtime_sha256: str
     market_clock: MarketClock
     plan_digest: str | None = None
+    nodes: int | None = None
+    """How many machines were confirmed, of a job whose number may change."""
     quotes: tuple[BaselineQuoted, ...] = ()
     """What the report will compare with."""
     quoted: tuple[Offer, ...] = ()
@@ -101,6 +103,7 @@ def submit(
             market_scale=s.market_clock.scale,
             plan_digest=s.plan_digest,
             quotes=s.quotes,
+            nodes=s.nodes,
             quoted=s.quoted,
         ),
         cause_id=None,

@@ -61,7 +61,8 @@ def plan_by_tflops(
         Candidate(
             rank=rank,
             offer=asked_zone(spec, table.row(int(rows[i]))),
-            nodes=spec.nodes_min,
+            # nothing says what more machines are worth: all for whoever is in a hurry, else the fewest
+            nodes=spec.nodes_max if spec.objective.cost_weight == 0 else spec.nodes_min,
             throughput=None,
             throughput_unit=None,
             throughput_source=None,

@@ -14,7 +14,7 @@ from e2e.support import Home
 
 from arylcloud.cli.compose import make_plan
 from arylcloud.cli.jobfile import load_job
-from arylcloud.cli.requote import at_fixed_size, settle, unmet
+from arylcloud.cli.requote import as_confirmed, settle, unmet
 from arylcloud.cli.settings import folders
 from arylcloud.core.errors import CapacityError, InfeasibleError, IntegrityError
 from arylcloud.core.offer import Offer
@@ -167,15 +167,17 @@ def test_a_market_that_never_holds_still_ends(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- the size
 
 
-def test_the_size_that_was_confirmed_is_submitted(tmp_path: Path) -> None:
-    plan = planned(tmp_path, nodes="1..4", on_node_loss="shrink")
-    spec = at_fixed_size(plan, ("local",))
-    assert spec.nodes_min == spec.nodes_max == plan.chosen.nodes
-    first, second = unmet(plan)
-    assert "1..4" in first
-    assert f"runs on {plan.chosen.nodes} " in first
-    assert "acts as replace" in second
+def test_a_range_of_sizes_is_submitted_as_it_is(tmp_path: Path) -> None:
+    plan = planned(tmp_path, nodes="1..4")
+    spec = as_confirmed(plan, ("local",))
+    assert (spec.nodes_min, spec.nodes_max, spec.on_node_loss) == (1, 4, "shrink")
+    assert spec.resources.clouds == ("local",)
+    (said,) = unmet(plan)
+    assert "1..4" in said
+    assert f"starts on {plan.chosen.nodes}," in said
     assert unmet(planned(tmp_path)) == ()
+    (said,) = unmet(planned(tmp_path, nodes="2", on_node_loss="shrink"))
+    assert "acts as replace" in said
 
 
 # ---------------------------------------------------------------- with a cloud
@@ -187,11 +189,10 @@ def test_a_range_buys_what_was_shown(new_home: NewHome) -> None:
     done = home.launch(spec, code=0)
     (job_id,) = home.jobs()
     state = home.state(job_id)
-    nodes = state.spec.nodes_max
-    assert state.spec.nodes_min == nodes
-    assert len([r for r in home.cloud_records() if r["kind"] == "launch"]) == nodes
-    assert f"it runs on {nodes} throughout" in " ".join(done.err.split())
-    assert "acts as replace" in " ".join(done.err.split())
+    assert (state.spec.nodes_min, state.spec.nodes_max) == (1, 4)
+    assert state.size is not None
+    assert len([r for r in home.cloud_records() if r["kind"] == "launch"]) == state.size
+    assert f"it starts on {state.size}," in " ".join(done.err.split())
 
 
 def test_what_the_local_cloud_does_not_do_is_said(new_home: NewHome) -> None:
