@@ -17,7 +17,6 @@ from arylcloud.launcher.actions import Timing
 if TYPE_CHECKING:
     from arylcloud.core.job import JobSpec
     from arylcloud.core.offer import Offer
-    from arylcloud.core.offer import Offer
     from arylcloud.launcher.actions import CreateLease
     from arylcloud.launcher.handout import Handout
     from arylcloud.launcher.journal import Journal
@@ -182,15 +181,6 @@ def _timing(clouds: Collection[str]) -> Timing:
     if set(clouds) == {"pool"}:
         return POOL_TIMING
     return LOCAL_TIMING if clouds and set(clouds) <= NEAR else Timing()
-
-
-def _gpus(offer: Offer) -> dict[str, str]:
-    """What its machine looks for before it begins. The local cloud's machines only play at having GPUs."""
-    look = {LOCAL: "", "pool": "own"}.get(offer.cloud, "1")
-    return {
-        "ARYL_GPUS": str(offer.gpu_count or 0),
-        **({"ARYL_GPU": offer.gpu, "ARYL_CHECK_GPUS": look} if offer.gpu and look else {}),
-    }
 
 
 def build_launcher(
