@@ -44,15 +44,20 @@ _OURS = ("ARYL", "SKYPILOT", "E2E_")
 class Warm:
     """The warm process: one per test process."""
 
+    enter: tuple[str, ...] = ()
+    """What it is started with: a command that execs the rest of its line."""
+
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="warm-")
-        self._path = str(Path(self._folder.name) / "s")
+        self.folder = Path(self._folder.name)
+        self._path = str(self.folder / "s")
         script = Path(__file__).with_name("warm.py")
         env = {**_environment(), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, str(script), self._path], stdin=subprocess.PIPE, env=env
+            [*self.enter, sys.executable, str(script), self._path], stdin=subprocess.PIPE, env=env
         )
-        self.cache = Path(self._folder.name) / "cache"
+        self.pid = self._process.pid
+        self.cache = self.folder / "cache"
         """Shared by all homes: the runtime's zip is built once."""
         self.cache.mkdir()
 
@@ -73,7 +78,7 @@ class Warm:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(WAIT_S)
         self._folder.cleanup()
 
 
@@ -201,6 +206,7 @@ class Home:
         points: Path | None = None,
         calls: Path | None = None,
         die_once: Path | None = None,
+        die_at: str | None = None,
         tty: str | None = None,
         out_to_tty: bool = True,
         limit_file_kb: int | None = None,
@@ -213,12 +219,14 @@ class Home:
                 "argv": list(args),
                 "env": self.env(**(env or {})),
                 "cwd": str(self._folder),
+                "folder": str(self._folder),
                 "stdout": str(self._folder / f"{number:03d}-{args[0]}.out"),
                 "stderr": str(self._folder / f"{number:03d}-{args[0]}.err"),
                 "no_launcher": no_launcher,
                 "points": str(points) if points else None,
                 "calls": str(calls) if calls else None,
                 "die_once": str(die_once) if die_once else None,
+                "die_at": die_at,
                 "tty": tty,
                 "out_to_tty": out_to_tty,
                 "limit_file_kb": limit_file_kb,

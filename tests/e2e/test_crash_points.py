@@ -55,7 +55,8 @@ def test_every_kind_of_point_kills_a_launcher_once(new_home: NewHome, tmp_path: 
     steps_kept(home, job_id)
 
 
-@pytest.mark.parametrize("k", [9, *(pytest.param(k, marks=pytest.mark.slow) for k in (10, 11, 12))])
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [9, 10, 11, 12])
 def test_no_incarnation_comes_far(new_home: NewHome, k: int) -> None:
     """Each dies at its ``k``-th point. The first five lead to the record that it has started; four more
     are an effect and the record of it: the least by which anybody can get on."""

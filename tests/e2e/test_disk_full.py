@@ -47,7 +47,7 @@ def one_line(child: Child) -> str:
     return error
 
 
-@pytest.mark.parametrize("store", ["elsewhere", "on the same disk"])
+@pytest.mark.parametrize("store", [pytest.param("elsewhere", marks=pytest.mark.slow), "on the same disk"])
 def test_a_launchers_disk_fills_up(new_home: NewHome, tmp_path: Path, store: str) -> None:
     """Of ``serve``: it ends; the machine goes on; nothing of it is unknown; another launcher finishes."""
     cloud = new_home(quiet())

@@ -7,7 +7,6 @@ import random
 import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,14 +25,6 @@ def running(home: Home) -> list[str]:
     records = home.cloud_records()
     ended = {r["instance_id"] for r in records if r["kind"] == "end"}
     return [i for r in records if r["kind"] == "launch" and (i := r["instance"]["instance_id"]) not in ended]
-
-
-def crash_points(home: Home, folder: Path) -> list[str]:
-    """The names of the crash points that a launcher of a short job passes, in order."""
-    points = folder / "points"
-    job_id = home.submit(job(steps=5))
-    assert home.serve(job_id, points=points).wait() == 0
-    return points.read_text().splitlines()
 
 
 # ---------------------------------------------------------------- 28: stop at any moment
@@ -60,7 +51,7 @@ def stop_after(home: Home, delay_s: float) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_28_stop_at_any_moment_leaves_nothing(new_home: NewHome, seed: int) -> None:
     stop_after(new_home(rough()), random.Random(seed).uniform(0.0, 4.0))
 
@@ -95,11 +86,10 @@ def test_28_stop_while_a_create_hangs(new_home: NewHome) -> None:
 # ---------------------------------------------------------------- 30: dead between create and save
 
 
-def test_30_gc_finds_what_a_dead_launcher_created(new_home: NewHome, tmp_path: Path) -> None:
-    names = crash_points(new_home(quiet()), tmp_path)
+def test_30_gc_finds_what_a_dead_launcher_created(new_home: NewHome) -> None:
     home = new_home(quiet())
     job_id = home.submit(job())
-    assert home.serve(job_id, crash_at=names.index("after create") + 1).wait() == -9
+    assert home.serve(job_id, die_at="after create").wait() == -9
     (lease,) = home.state(job_id).leases.values()
     assert lease.phase is LeasePhase.INTENDED, "the crash came too late"
     (machine,) = running(home)
@@ -120,12 +110,11 @@ def test_30_gc_finds_what_a_dead_launcher_created(new_home: NewHome, tmp_path: P
     settled(home, job_id)
 
 
-def test_30_a_launcher_that_comes_back_takes_its_machine(new_home: NewHome, tmp_path: Path) -> None:
+def test_30_a_launcher_that_comes_back_takes_its_machine(new_home: NewHome) -> None:
     """Without gc: the same token gives the same machine."""
-    names = crash_points(new_home(quiet()), tmp_path)
     home = new_home(quiet())
     job_id = home.submit(job())
-    assert home.serve(job_id, crash_at=names.index("after create") + 1).wait() == -9
+    assert home.serve(job_id, die_at="after create").wait() == -9
     (machine,) = running(home)
     state = home.serve_to_the_end(job_id)
     settled(home, job_id)

@@ -53,11 +53,6 @@ def adopted_from_empty_homes(new_home: NewHome, rng: random.Random, kills: int) 
     steps_kept(home, job_id)
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_the_launcher_is_killed_at_random_moments(new_home: NewHome, seed: int) -> None:
-    restarted_at_home(new_home(rough()), random.Random(seed), kills=3)
-
-
 def test_the_launcher_is_lost_with_its_home(new_home: NewHome) -> None:
     adopted_from_empty_homes(new_home, random.Random(3), kills=2)
 
@@ -130,6 +125,7 @@ def test_the_users_command_is_killed(new_home: NewHome) -> None:
     assert len(attempts(home)) == 1
 
 
+@pytest.mark.slow
 def test_the_daemon_and_the_launcher_together(new_home: NewHome) -> None:
     """The whole machine that they run on goes down, say; the cloud's machines do not."""
     home = new_home(market(spot("calm", 0.1)))

@@ -138,8 +138,15 @@ def no_large_object(home: Home, lease: Lease) -> None:
 SAVING = {"the command writes": writing, "the agent uploads": uploading}
 
 
-@pytest.mark.parametrize("how", SAVING)
-@pytest.mark.parametrize("why", ["migrate", "stop"])
+@pytest.mark.parametrize(
+    ("why", "how"),
+    [
+        ("migrate", "the agent uploads"),
+        ("stop", "the command writes"),
+        pytest.param("migrate", "the command writes", marks=pytest.mark.slow),
+        pytest.param("stop", "the agent uploads", marks=pytest.mark.slow),
+    ],
+)
 def test_a_machine_that_dies_while_it_saves(new_home: NewHome, how: str, why: str) -> None:
     """Asked to hand over (for a move, for a stop), it is lost in the middle of its last save, without
     notice: nothing of that save is used, and no step is lost beyond the checkpoint before it."""

@@ -4,12 +4,16 @@
 
 A connection is a command: one line of JSON ``{argv, env, cwd, stdout, stderr, …}``; the answers are
 ``{"pid": …}`` at once and ``{"code": …}`` at the end (−n: killed by signal n). A connection that the
-other side closes first has its command killed: a test that dies leaves nothing behind.
+other side closes first has its command killed: a test that dies leaves nothing behind. ``kept``: it goes
+on, to the end of this process at most. ``modules`` are imported here, once, before its fork; and before the
+next, whatever else a command had to import.
 
 What runs in the fork is ``cli.main.run(argv)``: all of the product and nothing but the product, unless
-the request says ``no_launcher`` (the test starts the launcher itself) or names files: crash points
+the request says ``no_launcher`` (the test starts the launcher itself), ``fork_launcher`` (the launcher in
+the background is a fork, too) or names files: crash points
 (``points``) and calls to the local cloud (``calls``) are written to them as they are passed, and at a
-point that ``die_once`` does not name yet, the process adds its name and kills itself.
+point that ``die_once`` does not name yet, the process adds its name and kills itself. ``die_at``: the name
+of the point at which it does.
 """
 
 from __future__ import annotations
@@ -19,12 +23,16 @@ import gc
 import importlib
 import json
 import os
+import select
 import selectors
 import signal
 import socket
+import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 PRELOAD = (
@@ -57,6 +65,7 @@ def main(path: str) -> None:
     for source in (0, woken, listener):
         selector.register(source, selectors.EVENT_READ)
     running: dict[int, socket.socket] = {}
+    kept: set[int] = set()
     folders: set[str] = set()
     while True:
         for key, _ in selector.select():
@@ -70,8 +79,18 @@ def main(path: str) -> None:
                 os.read(woken, 4096)
             elif key.fileobj is listener:
                 connection = listener.accept()[0]
-                request = json.loads(_line(connection))
-                folders.add(request["cwd"])
+                line = _line(connection)
+                if not line:  # a command that was killed as it turned to us
+                    connection.close()
+                    continue
+                request = json.loads(line)
+                if folder := request.get("folder"):
+                    folders.add(folder)
+                if names := request.get("learn"):
+                    _import(names)
+                    connection.close()
+                    continue
+                _import(request.get("modules", ()))
                 pid = os.fork()
                 if pid == 0:
                     signal.set_wakeup_fd(-1)
@@ -80,22 +99,35 @@ def main(path: str) -> None:
                         opened.close()
                     os.close(woken)
                     os.close(wake)
-                    _child(request)
+                    _child(request, path)
                 running[pid] = connection
+                if request.get("kept"):
+                    kept.add(pid)
                 selector.register(connection, selectors.EVENT_READ, pid)
                 _say(connection, {"pid": pid})
             elif isinstance(key.fileobj, socket.socket):  # the other side has left
                 selector.unregister(key.fileobj)
-                if key.data in running:
+                if key.data in running and key.data not in kept:
                     os.kill(key.data, signal.SIGKILL)
         for pid in tuple(running):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
                 connection = running.pop(pid)
+                kept.discard(pid)
                 _say(connection, {"code": os.waitstatus_to_exitcode(status)})
                 with contextlib.suppress(KeyError):
                     selector.unregister(connection)
                 connection.close()
+
+
+def _import(names: Iterable[str]) -> None:
+    """What is imported before a fork, no fork has to: a cloud's SDK takes up to four CPU seconds."""
+    missing = [name for name in names if name not in sys.modules]
+    for name in missing:
+        with contextlib.suppress(ImportError):  # made up by another module at its import; or not installed
+            importlib.import_module(name)
+    if missing:
+        gc.freeze()
 
 
 def _read_profiles_once() -> None:
@@ -131,13 +163,14 @@ def _line(connection: socket.socket) -> bytes:
         return reader.readline()
 
 
-def _say(connection: socket.socket, document: dict[str, int]) -> None:
+def _say(connection: socket.socket, document: dict[str, Any]) -> None:
     with contextlib.suppress(OSError):
         connection.sendall(json.dumps(document).encode() + b"\n")
 
 
-def _child(request: dict[str, Any]) -> None:
+def _child(request: dict[str, Any], path: str) -> None:
     code = 70
+    before = set(sys.modules)
     try:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -159,28 +192,65 @@ def _child(request: dict[str, Any]) -> None:
 
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (kb * 1024, kb * 1024))
-        _instrument(request)
+        _instrument(request, path)
         from arylcloud.cli.main import run
 
         code = run(request["argv"])
         sys.stdout.flush()
         sys.stderr.flush()
+        _teach(path, before)
     finally:
         os._exit(code)
 
 
-def _instrument(request: dict[str, Any]) -> None:
+def _teach(path: str, before: set[str]) -> None:
+    names = [name for name in sys.modules if name not in before]
+    if names:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:  # it may have ended
+            connection.connect(path)
+            _say(connection, {"learn": names})
+
+
+def _instrument(request: dict[str, Any], path: str) -> None:
     if request.get("no_launcher"):
         from arylcloud.cli import spawn
 
         spawn.ensure_launcher = lambda *_args, **_options: False
-    if request.get("points") or request.get("die_once"):
-        _watch_points(request.get("points"), request.get("die_once"))
+    if request.get("fork_launcher"):
+        from arylcloud.cli import spawn
+
+        def started(args: list[str], *, stdout: Any, cwd: str, env: dict[str, str], **_: Any) -> Launcher:
+            assert args[1:4] == ["-m", "arylcloud", "serve"]
+            return Launcher(path, args[3:], stdout.name, cwd, env)
+
+        spawn.subprocess = SimpleNamespace(Popen=started, DEVNULL=subprocess.DEVNULL)  # type: ignore[assignment]
+    if request.get("points") or request.get("die_once") or request.get("die_at"):
+        _watch_points(request.get("points"), request.get("die_once"), request.get("die_at"))
     if request.get("calls"):
         _write_calls(request["calls"])
 
 
-def _watch_points(points: str | None, died: str | None) -> None:
+class Launcher:
+    """For what a command sees of the process of its launcher: a fork of the warm process, which goes on when
+    the command has ended."""
+
+    def __init__(self, path: str, argv: list[str], log: str, cwd: str, env: dict[str, str]) -> None:
+        self.returncode: int | None = None
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(path)
+        request = {"argv": argv, "env": env, "cwd": cwd, "stdout": log, "stderr": log, "kept": True}
+        self._connection.sendall(json.dumps(request).encode() + b"\n")
+        self._reader = self._connection.makefile("rb")
+        self.pid: int = json.loads(self._reader.readline())["pid"]
+
+    def poll(self) -> int | None:
+        if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
+            line = self._reader.readline()
+            self.returncode = json.loads(line)["code"] if line else -signal.SIGKILL
+        return self.returncode
+
+
+def _watch_points(points: str | None, died: str | None, die_at: str | None) -> None:
     from arylcloud.launcher import probe
 
     real = probe.from_environment
@@ -194,6 +264,8 @@ def _watch_points(points: str | None, died: str | None) -> None:
                 _append(points, point)
             if died and point not in known:
                 _append(died, point)
+                os.kill(os.getpid(), signal.SIGKILL)
+            if point == die_at:
                 os.kill(os.getpid(), signal.SIGKILL)
             inner(point)
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clouds import leaks
-from clouds.asking import DIGITS, arylcloud
+from clouds.asking import DIGITS, PATIENCE_S, arylcloud, begin, first_checkpoint
 from clouds.aws.account import Account
 from clouds.aws.emulator import AwsEmulator
 from clouds.boots import Boots
@@ -27,21 +27,21 @@ from arylcloud.providers.aws import infrastructure
 HERE = "aws/us-east-1"
 
 
-@pytest.fixture
-def booting(tmp_path: Path) -> Iterator[AwsEmulator]:
-    boots = Boots(tmp_path / "aws")
+@pytest.fixture(scope="module")
+def booting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwsEmulator]:
+    """One for all tests: each has an account of its own."""
+    boots = Boots(tmp_path_factory.mktemp("aws"))
     with AwsEmulator(boots) as emulator:
         yield emulator
     boots.close()
 
 
-@pytest.fixture
-def rich(booting: AwsEmulator, monkeypatch: pytest.MonkeyPatch) -> Account:
+def enriched(booting: AwsEmulator) -> Account:
     """An account for which everything in the catalogue is to be had, at the catalogue's prices."""
     table = load()
     rows = table.take(select(table, Query(infra=(HERE,))) & table.plannable).offers()
     then_s = time.time() - 86400
-    made = booting.account(
+    return booting.account(
         spot={
             (o.zone or "", o.instance_type): [(then_s, o.usd_per_hour or 0)]
             for o in rows
@@ -53,6 +53,11 @@ def rich(booting: AwsEmulator, monkeypatch: pytest.MonkeyPatch) -> Account:
         boot_s=0.3,
         end_s=0.3,
     )
+
+
+@pytest.fixture
+def rich(booting: AwsEmulator, monkeypatch: pytest.MonkeyPatch) -> Account:
+    made = enriched(booting)
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     for name, value in booting.environ(made).items():
@@ -60,38 +65,90 @@ def rich(booting: AwsEmulator, monkeypatch: pytest.MonkeyPatch) -> Account:
     return made
 
 
-def test_digits_train_on_aws(booting: AwsEmulator, rich: Account, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    done = arylcloud(
-        home,
-        "launch",
-        str(DIGITS / "job.yaml"),
-        "--infra",
-        HERE,
-        "--env",
-        "DIGITS_STEP_S=0.005",
-        "--store",
-        (tmp_path / "store").as_uri(),
-        "-y",
-        "--json",
-    )
-    consoles = "\n".join(booting.boots.console(i) for i in rich.lives) if booting.boots else ""
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{consoles}"
-    (life,) = rich.lives.values()
-    assert life.cause == "Client.UserInitiatedShutdown"
+@dataclass(frozen=True)
+class Road:
+    """A job that has gone the whole road: launched without naming a store, warned, gone on elsewhere."""
+
+    home: Path
+    account: Account
+    environ: dict[str, str]
+    document: dict[str, Any]
+    said: str
+
+    def cli(self, *args: str) -> subprocess.CompletedProcess[str]:
+        return arylcloud(self.home, *args, **self.environ)
+
+
+@pytest.fixture(scope="module")
+def road(booting: AwsEmulator, tmp_path_factory: pytest.TempPathFactory) -> Road:
+    home, account = tmp_path_factory.mktemp("road") / "home", enriched(booting)
+    environ = booting.environ(account)
+    args = ["launch", str(DIGITS / "job.yaml"), "--infra", HERE, "--env", "DIGITS_STEP_S=0.015", "--json"]
+    run = begin(home, *args, "-y", **environ)
+    wait_for(lambda: not run.running or first_checkpoint(home), "a checkpoint", 120.0)
+    for life in account.live():
+        booting.interrupt(account, life.instance_id, notice_s=8.0)
+    code = run.wait(PATIENCE_S)
+    consoles = "\n".join(booting.boots.console(i) for i in account.lives) if booting.boots else ""
+    assert code == 0, f"{run.out}\n{run.err}\n{consoles}"
+    return Road(home, account, environ, json.loads(run.out), run.err)
+
+
+def test_a_notice_on_the_way(booting: AwsEmulator, road: Road) -> None:
+    """By IMDSv2: handed over, gone, gone on elsewhere; the report is what AWS bills."""
+    first, second = road.account.lives.values()
+    assert first.notice_acts_s is not None
+    assert first.ending_s is not None
+    assert (
+        first.cause == "Server.SpotInstanceTermination"
+    )  # left for AWS to take: its first hour is free then
+    assert second.cause == "Client.UserInitiatedShutdown"
+    assert road.account.bill()[first.instance_id] == 0.0
+    report = json.loads(road.cli("report", road.document["job_id"], "--json").stdout)
+    assert (report["phase"], report["interruptions"], report["final_step"]) == ("succeeded", 1, 1000)
+    assert report["usd"]["compute"] == pytest.approx(sum(road.account.bill().values()), abs=0.0005)
     assert booting.boots is not None
     assert booting.boots.running == []
-    report = arylcloud(home, "report", json.loads(done.stdout)["job_id"], "--json")
-    cost = json.loads(report.stdout)["usd"]["total"]
-    assert cost == pytest.approx(rich.bill()[life.instance_id], abs=0.0005)
-    swept = arylcloud(home, "gc", "--json")
+
+
+def test_in_a_bucket_of_its_own(road: Road) -> None:
+    """The account's bucket, made with consent; machines run as a role of the job's own."""
+    assert road.document["prefix_uri"].startswith(f"s3://arylcloud-{road.account.id}-us-east-1/jobs/")
+    assert "will make the bucket" in road.said
+    assert road.account.lives.keys() <= set(road.account.profiles)
+    assert road.account.called["CreateRole"] == 1
+    wait_for(lambda: road.account.called["DeleteRole"] == 1, "the end of the role", 60.0)
+    logs = road.cli("logs", road.document["job_id"])
+    assert logs.returncode == 0
+    assert logs.stdout
+
+
+def test_no_secret_leaks(booting: AwsEmulator, road: Road) -> None:
+    known = [one for s in booting.sessions.by_key.values() for one in (s.secret, s.token)]
+    assert known
+    for life in road.account.lives.values():
+        assert len(leaks.links(life.user_data)) == 1
+        assert leaks.of_machine(life.user_data, known) == []
+        tags = {tag["key"]: tag["value"] for tag in life.instance.get_tags()}
+        assert leaks.in_texts({"tags": json.dumps(tags)}, [*known, "X-Amz-Signature"]) == []
+    assert leaks.in_files([road.home], [*known, "X-Amz-Signature"]) == []
+
+
+def test_gc_leaves_nothing_of_the_job(road: Road, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    swept = road.cli("gc", "--json")
     assert swept.returncode == 0, swept.stderr
-    resources = json.loads(swept.stdout)["resources"]  # the account may hold other tests' groups, too
-    (removed,) = [one for one in resources if one["removed"]]
-    assert [one for one in resources if one["owner"] == removed["owner"]] == [removed]
+    (removed,) = [one for one in json.loads(swept.stdout)["resources"] if one["removed"]]
+    for name, value in road.environ.items():
+        monkeypatch.setenv(name, value)
     assert infrastructure.create(tmp_path, {}).resources(journal_id=removed["owner"]) == ()
 
 
+def test_a_bucket_wants_consent(rich: Account, tmp_path: Path) -> None:
+    refused = arylcloud(tmp_path, "launch", str(DIGITS / "job.yaml"), "--infra", HERE, "--json")
+    assert refused.returncode == 2, refused.stderr
+
+
+@pytest.mark.slow
 def test_a_gang(booting: AwsEmulator, rich: Account, tmp_path: Path) -> None:
     """Two machines beside one another; their groups go with the job."""
     home, work = tmp_path / "home", tmp_path / "digits"
@@ -111,66 +168,6 @@ def test_a_gang(booting: AwsEmulator, rich: Account, tmp_path: Path) -> None:
     removed = {one["kind"] for one in swept["resources"] if one["removed"]}
     assert removed == {"security-group", "placement-group"}
     assert rich.placements == {}
-
-
-def test_a_notice_on_the_way(booting: AwsEmulator, rich: Account, tmp_path: Path) -> None:
-    """Notice by IMDSv2, handed over, gone, gone on elsewhere; the report is what AWS bills."""
-    home, store = tmp_path / "home", (tmp_path / "store").as_uri()
-    args = ["launch", str(DIGITS / "job.yaml"), "--infra", HERE, "--env", "DIGITS_STEP_S=0.02"]
-    run = subprocess.Popen(
-        [sys.executable, "-m", "arylcloud", *args, "--store", store, "-y", "--json"],
-        env={**os.environ, "ARYLCLOUD_HOME": str(home)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    committed = wait_for(
-        lambda: list((tmp_path / "store").glob("jobs/*/ckpt/manifests/*")), "a checkpoint", 90.0
-    )
-    assert committed
-    (first,) = rich.live()
-    booting.interrupt(rich, first.instance_id, notice_s=8.0)
-    out, err = run.communicate(timeout=150)
-    assert run.returncode == 0, err
-    assert len(rich.lives) == 2
-    assert first.notice_acts_s is not None
-    assert first.ending_s is not None
-    assert (
-        first.cause == "Server.SpotInstanceTermination"
-    )  # left for AWS to take: its first hour is free then
-    assert rich.bill()[first.instance_id] == 0.0
-    report = json.loads(arylcloud(home, "report", json.loads(out)["job_id"], "--json").stdout)
-    assert report["usd"]["total"] == pytest.approx(sum(rich.bill().values()), abs=0.0005)
-    assert booting.boots is not None
-    assert booting.boots.running == []
-
-
-def test_in_a_bucket_of_its_own(booting: AwsEmulator, rich: Account, tmp_path: Path) -> None:
-    """No store is named: the account's bucket, made with consent; machines run as a role of the job's own."""
-    home = tmp_path / "home"
-    args = ["launch", str(DIGITS / "job.yaml"), "--infra", HERE, "--env", "DIGITS_STEP_S=0.005", "--json"]
-    refused = arylcloud(home, *args)
-    assert refused.returncode == 2, refused.stderr
-    done = arylcloud(home, *args, "-y")
-    consoles = "\n".join(booting.boots.console(i) for i in rich.lives) if booting.boots else ""
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{consoles}"
-    document = json.loads(done.stdout)
-    assert document["prefix_uri"].startswith(f"s3://arylcloud-{rich.id}-us-east-1/jobs/")
-    assert "will make the bucket" in done.stderr
-    (life,) = rich.lives.values()
-    assert life.instance_id in rich.profiles
-    assert rich.called["CreateRole"] == 1
-    wait_for(lambda: rich.called["DeleteRole"] == 1, "the end of the role", 60.0)
-    known = [one for s in booting.sessions.by_key.values() for one in (s.secret, s.token)]
-    assert known
-    assert len(leaks.links(life.user_data)) == 1
-    assert leaks.of_machine(life.user_data, known) == []
-    tags = {tag["key"]: tag["value"] for tag in life.instance.get_tags()}
-    assert leaks.in_texts({"tags": json.dumps(tags)}, [*known, "X-Amz-Signature"]) == []
-    assert leaks.in_files([home], [*known, "X-Amz-Signature"]) == []
-    logs = arylcloud(home, "logs", document["job_id"])
-    assert logs.returncode == 0
-    assert logs.stdout
 
 
 def test_without_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
