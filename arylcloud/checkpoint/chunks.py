@@ -47,7 +47,7 @@ class SourceFile:
         return (self.name, self.seen) == (other.name, other.seen) and not moved
 
 
-def sha256(data: bytes) -> str:
+def sha256(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()
 
 

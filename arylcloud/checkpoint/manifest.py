@@ -19,6 +19,11 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _KEY = re.compile(re.escape(MANIFESTS_PREFIX) + r"e(\d{6,})-(\d{6,})\.json")
 
 
+MAX_BYTES = 512 << 20
+"""Of a manifest: some 35 TB of chunks."""
+MAX_FILES = 1_000_000
+
+
 def seal(manifest: Manifest) -> Manifest:
     """With ``digest`` filled in: sha256 over the canonical bytes with ``digest`` empty."""
     return replace(manifest, digest=digest_of(encode(manifest)))
@@ -43,6 +48,8 @@ def parse_manifest(data: bytes, *, key: str, job_id: str | None = None) -> Manif
 
 def checked_document(data: bytes, *, key: str) -> dict[str, Any]:
     """The sealed JSON object in ``data``; IntegrityError as :func:`parse_manifest` has it."""
+    if len(data) > MAX_BYTES:
+        raise IntegrityError(f"{key} has {len(data)} bytes: no manifest of ours is that long")
     document = parse(data, what=key)
     if not isinstance(document, dict):
         raise IntegrityError(f"{key} is not a manifest")
@@ -117,6 +124,8 @@ def _check(manifest: Manifest, key: str) -> None:
 
 def check_files(files: Sequence[FileEntry], key: str) -> None:
     """IntegrityError for what no restore could or should lay down."""
+    if len(files) > MAX_FILES:
+        raise IntegrityError(f"{key} names {len(files)} files, more than {MAX_FILES}")
     seen: set[str] = set()
     folders: set[str] = set()
     for file in files:

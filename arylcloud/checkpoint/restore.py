@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from arylcloud.checkpoint.chunks import sha256
 from arylcloud.checkpoint.manifest import list_manifests, next_number, read_manifest
-from arylcloud.checkpoint.store import map_error
+from arylcloud.checkpoint.store import Buffer, LocalStoreError, map_error, view
 from arylcloud.core.errors import IntegrityError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import ChunkRef, FileEntry, Manifest, chunk_key
@@ -37,7 +37,8 @@ def restore(
 ) -> Path:
     """Put ``manifest`` (as ``read_manifest`` gave it) at ``target / manifest.directory``; return that path.
 
-    Chunks come from ``cache`` where they are there and sound, else from the store (the job's prefix).
+    Chunks come from ``cache`` where they are there and sound, or from what lies at that path already (a
+    rank's own part of a sharded checkpoint), else from the store (the job's prefix).
     The folder appears by one rename, complete; an older one of this name is replaced, unless
     it holds these very bytes, and then stays. Raises IntegrityError that names the chunk which is
     missing or damaged, StoreError (try again), LocalStateError (no space); after an error
@@ -50,9 +51,10 @@ def restore(
             shutil.rmtree(stale)
         if holds(final, manifest):
             return final
+        _room(target, manifest)
         temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=target))
         try:
-            _fill(temporary, store, manifest, cache, threads, progress)
+            _fill(temporary, store, manifest, cache, threads, progress, final)
             if final.is_symlink() or final.exists():
                 final.rename(temporary / ".replaced")
             (temporary / "new").rename(final)
@@ -98,6 +100,17 @@ def prefetch(
         raise map_error(error, f"cannot keep chunks in {cache}") from error
 
 
+def _room(target: Path, manifest: Manifest) -> None:
+    """A manifest may name one chunk a million times: it is not to fill the disk before that is noticed."""
+    free = shutil.disk_usage(target).free
+    if manifest.total_bytes > free:
+        sizes = f"{manifest.total_bytes / 1e9:.1f} GB in {target}, {free / 1e9:.1f} are free"
+        raise LocalStoreError(
+            f"{manifest.key} needs {sizes}",
+            hint="ask for a larger disk: resources: {disk_size: …}",
+        )
+
+
 def holds(folder: Path, manifest: Manifest) -> bool:
     """Is ``folder`` exactly what ``manifest`` describes: names, sizes, modes, every chunk's digest?"""
     if folder.is_symlink() or not folder.is_dir():
@@ -128,24 +141,28 @@ def _fill(
     cache: Path | None,
     threads: int,
     progress: Callable[[int], None] | None,
+    present: Path,
 ) -> None:
     root = temporary / "new"
     root.mkdir()
-    pieces: list[tuple[Path, int, ChunkRef]] = []
+    pieces: list[tuple[Path, int, ChunkRef, Path | None]] = []
     for file in manifest.files:
         path = root / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         # the folder is new and ours: O_EXCL | O_NOFOLLOW hold that nothing in it leads elsewhere
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         os.close(handle)
-        offset = 0
+        offset, local = 0, present / file.path
+        here = local if _size(local) == file.size else None
         for chunk in file.chunks:
-            pieces.append((path, offset, chunk))
+            pieces.append((path, offset, chunk, here))
             offset += chunk.size
 
-    def write(piece: tuple[Path, int, ChunkRef]) -> None:
-        path, offset, chunk = piece
-        data = _cached(cache, chunk) if cache is not None else None
+    def write(piece: tuple[Path, int, ChunkRef, Path | None]) -> None:
+        path, offset, chunk, here = piece
+        data: Buffer | None = _cached(cache, chunk) if cache is not None else None
+        if data is None and here is not None:
+            data = _present(here, offset, chunk)
         if data is None:
             data = _stored(store, chunk)
         handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -188,9 +205,24 @@ def _cached(cache: Path, chunk: ChunkRef) -> bytes | None:
     return data if _sound(data, chunk) else None
 
 
-def _stored(store: ObjectStore, chunk: ChunkRef) -> bytes:
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() and not path.is_symlink() else None
+
+
+def _present(path: Path, offset: int, chunk: ChunkRef) -> bytes | None:
+    """The chunk if this file has it there."""
+    try:
+        with path.open("rb") as source:
+            source.seek(offset)
+            data = source.read(chunk.size)
+    except OSError:
+        return None
+    return data if _sound(data, chunk) else None
+
+
+def _stored(store: ObjectStore, chunk: ChunkRef) -> Buffer:
     key = chunk_key(chunk.sha256)
-    data = store.get(key)
+    data = view(store, key)
     if data is None:
         raise IntegrityError(f"{key} is missing", code="missing")
     if not _sound(data, chunk):
@@ -198,5 +230,5 @@ def _stored(store: ObjectStore, chunk: ChunkRef) -> bytes:
     return data
 
 
-def _sound(data: bytes, chunk: ChunkRef) -> bool:
+def _sound(data: Buffer, chunk: ChunkRef) -> bool:
     return len(data) == chunk.size and sha256(data) == chunk.sha256

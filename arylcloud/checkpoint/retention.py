@@ -29,7 +29,7 @@ from arylcloud.checkpoint.storetime import store_now_s
 from arylcloud.core.clock import Clock, SystemClock
 from arylcloud.core.errors import IntegrityError
 from arylcloud.core.ports import ObjectInfo, ObjectStore
-from arylcloud.core.protocol import CHUNKS_PREFIX, Manifest
+from arylcloud.core.protocol import CHUNKS_PREFIX, PARTS_PREFIX, Manifest
 
 GRACE_S = 3600.0
 SETTLE_S = 10.0
@@ -44,6 +44,26 @@ class Prune:
     chunk_bytes: int
     held_back: str | None = None
     """Why no chunk is deleted although some might be; None = nothing was held back."""
+    parts: tuple[str, ...] = ()
+    """Ranks' parts of sharded checkpoints that were committed, or given up, long ago."""
+
+
+def one_per(every_steps: int, committed: Iterable[tuple[str, int]]) -> frozenset[str]:
+    """Of ``committed`` (manifest, step), the first at or after each multiple of ``every_steps``: those that
+    are kept for good. Of several of one step, the one named last. Once chosen, it stays chosen
+    whatever is committed later, unless an epoch goes back and commits nearer to the multiple.
+
+    >>> sorted(one_per(100, [("a", 40), ("b", 100), ("c", 150), ("d", 210), ("e", 290)]))
+    ['b', 'd']
+    """
+    if every_steps < 1:
+        raise ValueError("every so many steps: at least one")
+    first: dict[int, tuple[int, str]] = {}
+    for key, step in committed:
+        multiple = step // every_steps
+        if multiple >= 1 and (multiple not in first or step <= first[multiple][0]):
+            first[multiple] = (step, key)
+    return frozenset(key for _, key in first.values())
 
 
 def plan_prune(
@@ -137,8 +157,11 @@ def prune(
             unreadable=unreadable,
         )
 
+    parts = tuple(store.list(PARTS_PREFIX))  # before the manifests, as chunks are
     first = look(CHUNKS_PREFIX)
     store.delete(first.manifests)
+    spent = _spent(parts, read, first, now_s, grace_s)
+    store.delete(spent)
     deleted: list[str] = []
     freed = 0
     for folder in sorted({key[: len(CHUNKS_PREFIX) + 3] for key in first.chunks}):
@@ -150,7 +173,30 @@ def prune(
         deleted += again.chunks
         freed += again.chunk_bytes
     return Prune(
-        manifests=first.manifests, chunks=tuple(deleted), chunk_bytes=freed, held_back=first.held_back
+        manifests=first.manifests,
+        chunks=tuple(deleted),
+        chunk_bytes=freed,
+        held_back=first.held_back,
+        parts=spent,
+    )
+
+
+def _spent(
+    parts: Iterable[ObjectInfo],
+    manifests: Mapping[str, Manifest | None],
+    decided: Prune,
+    now_s: float,
+    grace_s: float,
+) -> tuple[str, ...]:
+    """A part is read by rank 0 of its own epoch, within one commit: an old one of an epoch that is over."""
+    if decided.held_back is not None or not manifests:
+        return ()
+    newest = max(manifests).rpartition("/")[2].partition("-")[0]  # e000007
+    before_s = now_s - _longest(manifests, grace_s)
+    return tuple(
+        info.key
+        for info in parts
+        if info.key.removeprefix(PARTS_PREFIX).partition("/")[0] < newest and info.modified_s < before_s
     )
 
 

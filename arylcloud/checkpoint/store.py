@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from arylcloud.checkpoint.keys import checked_key, checked_prefix, is_temporary
@@ -26,6 +26,7 @@ from arylcloud.core.errors import AccessError, ArylError, LocalStateError, Store
 from arylcloud.core.ports import ObjectInfo, ObjectStore
 from arylcloud.core.stores import SCHEMES, address_of
 
+Buffer: TypeAlias = bytes | memoryview
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _REFUSED = re.compile(r"\bcode: (403|401)\b|<Code>(AccessDenied|ExpiredToken|InvalidToken)</Code>")
 """In what obstore calls a generic error: lists, and bulk deletes."""
@@ -95,6 +96,13 @@ def file_path(uri: str) -> Path:
     return path
 
 
+def view(store: ObjectStore, key: str) -> Buffer | None:
+    """The object's bytes as ``store.get`` has them, copied no oftener than need be."""
+    if isinstance(store, ObstoreStore | PrefixedStore):
+        return store.view(key)
+    return store.get(key)
+
+
 def sub(store: ObjectStore, prefix: str) -> ObjectStore:
     """The part of ``store`` under ``prefix``; keys are relative to it."""
     if not prefix.strip("/"):
@@ -125,6 +133,9 @@ class PrefixedStore:
 
     def get(self, key: str) -> bytes | None:
         return self.base.get(self.prefix + checked_key(key))
+
+    def view(self, key: str) -> Buffer | None:
+        return view(self.base, self.prefix + checked_key(key))
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         checked_prefix(prefix)
@@ -180,9 +191,14 @@ class ObstoreStore:
             raise StoreError(f"there is no object store at {self._uri} any more", hint=_ASK)
 
     def get(self, key: str) -> bytes | None:
+        found = self.view(key)
+        return None if found is None else bytes(found)
+
+    def view(self, key: str) -> memoryview | None:
+        """``get`` without the copy: a third of a CPU second per GiB."""
         checked_key(key)
         try:
-            return bytes(self._client.get(key).bytes())
+            return memoryview(self._client.get(key).bytes())
         except FileNotFoundError:
             self._there()
             return None

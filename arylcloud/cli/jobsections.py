@@ -149,13 +149,27 @@ def checkpoint_of(section: Section) -> CheckpointSpec:
     size = section.get("size_gb", units.parse_size_gb)
     interval = section.take("interval")
     keep = section.get("keep", units.parse_count)
+    every = section.get("keep_every", _steps)
     section.finish()
     seconds = None
     if interval is not None and interval.plain != "auto":
         seconds = units.parse_duration_s(interval.plain, what=interval.what)
     return CheckpointSpec(
-        size_gb=size, interval_s=seconds, keep=CheckpointSpec().keep if keep is None else keep
+        size_gb=size,
+        interval_s=seconds,
+        keep=CheckpointSpec().keep if keep is None else keep,
+        keep_every_steps=every,
     )
+
+
+def _steps(value: object, *, what: str) -> int:
+    """``10000 steps``, or the number alone."""
+    if isinstance(value, str) and any(letter.isalpha() for letter in value):
+        amount, unit = units.parse_work(value, what=what)
+        if unit != "steps":
+            raise UsageError(f"{what}: {value!r} is not a number of steps", hint=f"{what}: 10000 steps")
+        return units.parse_count(amount, what=what)
+    return units.parse_count(value, what=what)
 
 
 def migrate_of(value: Value) -> MigrateSpec:

@@ -131,6 +131,8 @@ class CheckpointSpec:
     interval_s: float | None = None
     """None = Young/Daly from measured save time and hazard."""
     keep: int = 2
+    keep_every_steps: int | None = None
+    """Beside the last ``keep``: the first checkpoint at or after each multiple, for good. None = no such."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

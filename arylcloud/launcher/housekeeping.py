@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from arylcloud.checkpoint.retention import prune
+from arylcloud.checkpoint.retention import one_per, prune
 from arylcloud.core.errors import StoreError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.launcher.state import JobState
@@ -33,6 +33,11 @@ class Housekeeper:
         pins = {epoch.resume_from for epoch in state.epochs[-3:] if epoch.resume_from is not None}
         if state.lineage is not None:
             pins.add(state.lineage.manifest)
+        if (every := state.spec.checkpoint.keep_every_steps) is not None:
+            # of those that were accepted: a stray machine's are none of the job's
+            pins |= one_per(
+                every, [(c.manifest, c.step) for c in state.checkpoints if c.manifest not in state.rejected]
+            )
         try:
             gone = prune(
                 self.store,

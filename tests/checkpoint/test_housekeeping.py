@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from arylcloud.checkpoint.manifest import manifest_bytes, seal
 from arylcloud.checkpoint.memory import MemoryStore
-from arylcloud.checkpoint.restore import list_manifests
+from arylcloud.checkpoint.restore import list_manifests, read_manifest
 from arylcloud.core.clock import ManualClock, MarketClock
 from arylcloud.core.errors import StoreError
 from arylcloud.core.events import CheckpointCommitted
-from arylcloud.core.job import JobSpec
+from arylcloud.core.job import CheckpointSpec, JobSpec
 from arylcloud.core.protocol import ChunkRef, FileEntry, Manifest, chunk_key
 from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.state import JobState
@@ -112,3 +112,21 @@ def test_a_store_that_was_away_is_tried_again_without_news() -> None:
     job.clock.at_s += EVERY_S
     keeper.tidy(job.state, job.clock.at_s)
     assert job.kept == max(2, job.state.spec.checkpoint.keep)
+
+
+def test_the_first_at_or_after_each_multiple_stays_for_good() -> None:
+    job = Job()
+    spec = CheckpointSpec(keep=2, keep_every_steps=4)
+    job.state = replace(job.state, spec=replace(job.state.spec, checkpoint=spec))
+    keeper = Housekeeper(job.store)
+    keeper.tidy(job.state, 0.0)
+    for number in (1, 2, 3, 5, 6, 7, 9, 10, 11):
+        job.commit(number)
+    keeper.tidy(job.state, 301.0)
+    steps = [read_manifest(job.store, key).step for key in list_manifests(job.store)]
+    assert steps == [5, 9, 10, 11]
+    job.state = replace(job.state, rejected=frozenset({list_manifests(job.store)[0]}))
+    job.commit(12)
+    keeper.tidy(job.state, 602.0)
+    steps = [read_manifest(job.store, key).step for key in list_manifests(job.store)]
+    assert steps == [9, 11, 12]  # a damaged one is no keepsake

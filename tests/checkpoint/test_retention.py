@@ -18,12 +18,13 @@ from arylcloud.checkpoint.chunks import sha256
 from arylcloud.checkpoint.manifest import manifest_bytes, seal
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.restore import list_manifests, read_manifest
-from arylcloud.checkpoint.retention import SETTLE_S, plan_prune, prune
+from arylcloud.checkpoint.retention import SETTLE_S, one_per, plan_prune, prune
 from arylcloud.checkpoint.upload import Uploader
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.errors import StoreError
 from arylcloud.core.ports import ObjectInfo
 from arylcloud.core.protocol import CHUNKS_PREFIX, ChunkRef, FileEntry, Manifest, chunk_key
+from arylcloud.core.protocol_parts import part_call_key, part_key
 
 GRACE = 100.0
 DIGESTS = [f"{n:x}" * 64 for n in range(8)]
@@ -107,6 +108,57 @@ def test_the_decision(
     assert set(plan.chunks) == (set() if unreadable else {c.key for c in chunks} - needed - young)
     assert plan.chunk_bytes == len(plan.chunks)
     assert (plan.held_back is None) == (not unreadable)
+
+
+@given(
+    steps=st.lists(st.integers(0, 500), max_size=30),
+    every=st.integers(1, 120),
+    later=st.lists(st.integers(0, 50), max_size=10),
+)
+def test_one_per_so_many_steps(steps: list[int], every: int, later: list[int]) -> None:
+    committed = [(f"m{number:03d}", step) for number, step in enumerate(steps)]
+    kept = one_per(every, committed)
+    by_key = dict(committed)
+    multiples = {step // every for step in steps} - {0}
+    assert {by_key[key] // every for key in kept} == multiples
+    assert len(kept) == len(multiples)
+    for key in kept:  # none of its multiple is nearer to it
+        assert by_key[key] == min(s for s in steps if s // every == by_key[key] // every)
+    # what comes after the newest step takes nobody's place but that of its own multiple
+    top = max(steps, default=0)
+    more = [*committed, *((f"n{number:03d}", top + 1 + step) for number, step in enumerate(later))]
+    assert kept <= one_per(every, more)
+
+
+def test_parts_of_epochs_that_are_over_go(tmp_path: Path) -> None:
+    clock = ManualClock(10_000.0)
+    store = MemoryStore(clock=clock)
+    for epoch in (1, 2, 3):
+        store.create(part_key(epoch, 7, 1), b"{}")
+        store.create(part_call_key(epoch, 1), b"{}")
+    uploader = Uploader(store)
+    (tmp_path / "step-7").mkdir()
+    (tmp_path / "step-7" / "w").write_text("x")
+    assert prune(store, keep=2, pins=(), grace_s=GRACE, clock=clock).parts == ()
+    commit(uploader, tmp_path / "step-7", epoch=2, clock=clock)
+    assert prune(store, keep=2, pins=(), grace_s=GRACE, clock=clock).parts == ()  # too young
+    clock.sleep(GRACE + 1)
+    gone = prune(store, keep=2, pins=(), grace_s=GRACE, clock=clock).parts
+    assert gone == (part_key(1, 7, 1), part_call_key(1, 1))
+    assert len(list(store.list("ckpt/parts/"))) == 4
+
+
+def commit(uploader: Uploader, folder: Path, *, epoch: int, clock: ManualClock) -> Manifest:
+    return uploader.commit(
+        folder,
+        job_id="j",
+        lease_id="l",
+        epoch=epoch,
+        number=1,
+        step=7,
+        saved_at_s=clock.now_s(),
+        clock=clock,
+    )
 
 
 def test_keeping_nothing_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import socket
 import threading
 import time
@@ -16,14 +17,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arylcloud.checkpoint.chunks import spans
-from arylcloud.checkpoint.manifest import manifest_bytes, parse_manifest, seal
+from arylcloud.checkpoint.manifest import check_files, manifest_bytes, parse_manifest, seal
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.restore import holds, list_manifests, next_number, prefetch, read_manifest, restore
 from arylcloud.checkpoint.store import file_uri, open_store
 from arylcloud.checkpoint.upload import Uploader
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.codec import decode, encode
-from arylcloud.core.errors import ArylError, ConflictError, IntegrityError, StoreError, UsageError
+from arylcloud.core.errors import (
+    ArylError,
+    ConflictError,
+    IntegrityError,
+    LocalStateError,
+    StoreError,
+    UsageError,
+)
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import CHUNKS_PREFIX, ChunkRef, FileEntry, Manifest, chunk_key
 
@@ -528,6 +536,49 @@ def test_a_prefetched_checkpoint_needs_no_store(tmp_path: Path) -> None:
     assert prefetch(store, after, cache) == 52
     wanted = {c.sha256 for f in after.files for c in f.chunks}
     assert {p.name for p in cache.rglob("*") if p.is_file()} == wanted
+
+
+def test_what_lies_there_already_is_not_fetched_again(tmp_path: Path) -> None:
+    """A rank's own part of a sharded checkpoint, when it comes back; damaged, it is fetched like the rest."""
+    store = MemoryStore()
+    source = make(tmp_path / "step-1", {f"shard-{rank}": os.urandom(500) for rank in range(3)})
+    made = commit(Uploader(store, chunk_bytes=CHUNK), source)
+    fetched: list[str] = []
+
+    class Watched(MemoryStore):
+        def get(self, key: str) -> bytes | None:
+            fetched.append(key.rpartition("/")[2])
+            return store.get(key)
+
+    own = (source / "shard-1").read_bytes()
+    make(tmp_path / "in/step-1", {"shard-1": own[:100] + b"X" + own[101:]})
+    assert contents(restore(Watched(), made, tmp_path / "in")) == contents(source)
+    parts = {file.path: [chunk.sha256 for chunk in file.chunks] for file in made.files}
+    damaged = parts["shard-1"][100 // CHUNK]
+    assert sorted(fetched) == sorted([*parts["shard-0"], damaged, *parts["shard-2"]])
+
+
+def test_a_manifest_larger_than_the_disk_fills_nothing(tmp_path: Path) -> None:
+    """One chunk, named a hundred million times."""
+    store = MemoryStore()
+    made = commit(Uploader(store), make(tmp_path / "step-1", {"w": bytes(1000)}))
+    chunk = made.files[0].chunks[0]
+    times = shutil.disk_usage(tmp_path).total // chunk.size + 1
+    # the sum alone counts: so many references would not fit into this test
+    bomb = replace(made, files=(), total_bytes=times * chunk.size)
+    with pytest.raises(LocalStateError, match=r"needs .* GB in .* are free"):
+        restore(store, bomb, tmp_path / "in")
+    assert list((tmp_path / "in").iterdir()) == []
+
+
+def test_a_manifest_without_end_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arylcloud.checkpoint.manifest.MAX_BYTES", 100)
+    with pytest.raises(IntegrityError, match="no manifest of ours is that long"):
+        parse_manifest(b"[" * 101, key="ckpt/manifests/e000001-000001.json")
+    monkeypatch.setattr("arylcloud.checkpoint.manifest.MAX_FILES", 2)
+    files = tuple(FileEntry(path=str(n), size=0, mode=0o600, chunks=()) for n in range(3))
+    with pytest.raises(IntegrityError, match="names 3 files"):
+        check_files(files, "a manifest")
 
 
 def test_an_error_in_the_progress_callback_ends_the_transfer(tmp_path: Path) -> None:
