@@ -99,6 +99,8 @@ class MetadataService:
         self.lookup = lookup
         self.renew = renew
         self.tokens = tokens
+        self.handler: Callable[..., object] = _Handler
+        """Of one call: ``(connection, peer, service, instance_id)``."""
         self._own_addresses = own_addresses
         self._listeners: dict[str, socket.socket] = {}
         self._lock = threading.Lock()
@@ -180,8 +182,9 @@ class MetadataService:
         ).start()
 
     def _handle(self, connection: socket.socket, peer: tuple[str, int], instance_id: str) -> None:
+        """Whoever asks may hang up at any moment: machines are killed."""
         with connection, contextlib.suppress(OSError):
-            _Handler(connection, peer, self, instance_id)
+            self.handler(connection, peer, self, instance_id)
 
 
 class _Handler(BaseHTTPRequestHandler):

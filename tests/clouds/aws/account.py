@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from arylcloud.core.offer import Offer
+
 FIRST_HOUR_S = 3600.0
 MINIMUM_S = 60.0
 
@@ -80,6 +82,9 @@ class Account:
     """(zone id, type) → steps (since, $/h), oldest first: the spot market there."""
     on_demand: dict[tuple[str, str], float] = field(default_factory=dict)
     """(region, type) → $/h, as the price list has it."""
+    types: dict[str, Offer] = field(default_factory=dict)
+    """Where any are named: what has a price here is sold where it has one, though moto may not know of it. By
+    name, as they are described."""
     quotas: dict[tuple[str, str], float] = field(default_factory=dict)
     """(region, code) → vCPUs; without an entry 1,000."""
     scores: dict[tuple[str, str], int] = field(default_factory=dict)

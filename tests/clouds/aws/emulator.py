@@ -20,7 +20,6 @@ import os
 import re
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import count
@@ -28,10 +27,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
+from zlib import crc32
 
 from clouds.aws.account import Account, Fault, Life
 from clouds.boots import Booting, Boots
-from clouds.prices.aws import _attributes, _product
+from clouds.broken import broken
+from clouds.prices.aws import _attributes, _described, _product
 from clouds.stores.awsaccess import Asked, NotAllowed, Session, Sessions, asked_by, iso
 
 from arylcloud.core.offer import Market, Offer
@@ -51,6 +52,7 @@ QUOTA_CODES = {
 USER_DATA_BYTES = 16384
 TICK_S = 0.05
 Answer = tuple[int, str, bytes]
+_LISTS = "arn:aws:pricing:::price-list/aws/AmazonEC2/USD"
 _STATES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48}
 
 
@@ -176,9 +178,9 @@ class AwsEmulator:
             except Cut:
                 environ["werkzeug.socket"].close()
                 return []
-            except Exception:  # noqa: BLE001 - of the emulator itself: seen where the test is read
-                traceback.print_exc()
-                answer = _refusal(Refused("EmulatorBroken", traceback.format_exc()[-400:], 500), "ec2")
+            except Exception as error:  # noqa: BLE001 - of the emulator itself, and what moto lacks
+                protocol = "json" if "HTTP_X_AMZ_TARGET" in environ else "ec2"
+                answer = _refusal(Refused("EmulatorBroken", broken(error), 500), protocol)
         status, kind, data = answer
         headers = [("Content-Type", kind), ("Content-Length", str(len(data)))]
         start(f"{status} {'OK' if status < 400 else 'Refused'}", headers)
@@ -363,19 +365,28 @@ class AwsEmulator:
     def _checked(
         self, account: Account, region: str, zone_id: str, name: str, market: str, asked: dict[str, str]
     ) -> dict[str, Any]:
-        from moto.ec2.models.instance_types import INSTANCE_TYPES
-
-        if name not in INSTANCE_TYPES:
+        info = self._info(account, name)
+        if info is None:
             raise Refused("InvalidParameterValue", f"Invalid value '{name}' for InstanceType.")
-        offered = self._backend(account, region).describe_instance_type_offerings(
-            location_type="availability-zone-id", filters={"instance-type": [name], "location": [zone_id]}
-        )
+        asked_for = {
+            "LocationType": "availability-zone-id",
+            "Filter.1.Name": "instance-type",
+            "Filter.1.Value.1": name,
+            "Filter.2.Name": "location",
+            "Filter.2.Value.1": zone_id,
+        }
+        if account.types:
+            offered = b"<item>" in self._DescribeInstanceTypeOfferings({}, account, region, asked_for)[2]
+        else:
+            offered = self._backend(account, region).describe_instance_type_offerings(
+                location_type="availability-zone-id", filters={"instance-type": [name], "location": [zone_id]}
+            )
         if not offered:
             raise Refused(
                 "Unsupported",
                 f"Your requested instance type ({name}) is not supported in your Availability Zone.",
             )
-        self._placed(account, region, zone_id, name, asked)
+        self._placed(account, region, zone_id, name, asked, info)
         if asked["ImageId"] not in IMAGES.values():
             raise Refused("InvalidAMIID.NotFound", f"The image id '[{asked['ImageId']}]' does not exist")
         if len(base64.b64decode(asked.get("UserData", ""))) > USER_DATA_BYTES:
@@ -395,12 +406,17 @@ class AwsEmulator:
                     f"Value ({profile}) for parameter iamInstanceProfile.name is invalid. "
                     "Invalid IAM Instance Profile name",
                 )
-        return dict(INSTANCE_TYPES[name])
+        return info
 
-    def _placed(self, account: Account, region: str, zone_id: str, name: str, asked: dict[str, str]) -> None:
-        from moto.ec2.models.instance_types import INSTANCE_TYPES
-
-        info = INSTANCE_TYPES[name]
+    def _placed(
+        self,
+        account: Account,
+        region: str,
+        zone_id: str,
+        name: str,
+        asked: dict[str, str],
+        info: dict[str, Any],
+    ) -> None:
         group = asked.get("Placement.GroupName")
         if group is not None and (region, group) not in account.placements:
             raise Refused("InvalidPlacementGroup.Unknown", f"The placement group '{group}' is unknown.")
@@ -778,7 +794,94 @@ class AwsEmulator:
                 full = {**attributes, **variant}
                 if all(full.get(key) == value for key, value in wanted.items()):
                     found.append(json.dumps(_product(full, usd * (1 + number / 2), number)))
-        return _json({"FormatVersion": "aws_v1", "PriceList": found})
+        start, size = int(asked.get("NextToken") or 0), min(int(asked.get("MaxResults") or 100), 100)
+        more = {"NextToken": str(start + size)} if start + size < len(found) else {}
+        return _json({"FormatVersion": "aws_v1", "PriceList": found[start : start + size], **more})
+
+    def _ListPriceLists(
+        self, environ: dict[str, Any], account: Account, region: str, asked: dict[str, Any]
+    ) -> Answer:
+        """A region's list has another version whenever one of its prices is another."""
+        prices: dict[str, list[tuple[str, float]]] = {}
+        for (where, name), usd in sorted(account.on_demand.items()):
+            prices.setdefault(where, []).append((name, usd))
+        lists = [
+            {
+                "PriceListArn": f"{_LISTS}/{crc32(repr(these).encode())}/{where}",
+                "RegionCode": where,
+                "CurrencyCode": "USD",
+                "FileFormats": ["json", "csv"],
+            }
+            for where, these in prices.items()
+            if asked.get("RegionCode") in (None, where)
+        ]
+        return _json({"PriceLists": lists})
+
+    # ------------------------------------------------------------ types that moto has not heard of
+
+    def _info(self, account: Account, name: str) -> dict[str, Any] | None:
+        """As DescribeInstanceTypes says it, as far as we look at it; None for no type."""
+        from moto.ec2.models.instance_types import INSTANCE_TYPES
+
+        if name in INSTANCE_TYPES:
+            return dict(INSTANCE_TYPES[name])
+        sold = account.types.get(name)
+        if sold is None:
+            return None
+        gpus = [{"Name": sold.gpu, "Count": sold.gpu_count or 0, "Manufacturer": "NVIDIA"}]
+        return {
+            "VCpuInfo": {"DefaultVCpus": int(sold.vcpus or 4)},
+            "GpuInfo": {"Gpus": gpus},
+            "PlacementGroupInfo": {"SupportedStrategies": ["cluster", "partition", "spread"]},
+            "NetworkInfo": {},
+        }
+
+    def _DescribeInstanceTypeOfferings(
+        self, environ: dict[str, Any], account: Account, region: str, asked: dict[str, str]
+    ) -> Answer:
+        if not account.types:
+            return self._to_moto(environ, account, urlencode(asked).encode())
+        kind, wanted = asked.get("LocationType", "region"), _filters(asked)
+        zones = {z.zone_id: z.name for z in self._backend(account, region).describe_availability_zones()}
+        there = {(name, zone_id) for zone_id, name in account.spot if zone_id in zones}
+        spotted = {name for name, _ in there}
+        for where, name in account.on_demand:  # without a spot market: in every zone
+            if where == region and name not in spotted:
+                there |= {(name, zone_id) for zone_id in zones}
+        place = {"availability-zone-id": lambda z: z, "availability-zone": zones.get}.get(
+            kind, lambda z: region
+        )
+        found = sorted({(name, str(place(zone_id))) for name, zone_id in there})
+        items = "".join(
+            f"<item><instanceType>{name}</instanceType><locationType>{kind}</locationType>"
+            f"<location>{where}</location></item>"
+            for name, where in found
+            if name in wanted.get("instance-type", [name]) and where in wanted.get("location", [where])
+        )
+        return _xml(
+            "DescribeInstanceTypeOfferings", f"<instanceTypeOfferingSet>{items}</instanceTypeOfferingSet>"
+        )
+
+    def _DescribeInstanceTypes(
+        self, environ: dict[str, Any], account: Account, region: str, asked: dict[str, str]
+    ) -> Answer:
+        named = [value for key, value in asked.items() if key.startswith("InstanceType.")]
+        named += _filters(asked).get("instance-type", [])
+        sold = [account.types[name] for name in named if name in account.types]
+        if not sold:
+            return self._to_moto(environ, account, urlencode(asked).encode())
+        items = "".join(_described(one) for one in sold)
+        return _xml("DescribeInstanceTypes", f"<instanceTypeSet>{items}</instanceTypeSet>")
+
+
+def _filters(asked: dict[str, str]) -> dict[str, list[str]]:
+    """``Filter.1.Name`` and ``Filter.1.Value.1`` as EC2 is sent them."""
+    found = {}
+    for key, name in asked.items():
+        if key.startswith("Filter.") and key.endswith(".Name"):
+            values = key.removesuffix("Name") + "Value."
+            found[name] = [value for other, value in asked.items() if other.startswith(values)]
+    return found
 
 
 def _offer(region: str, name: str, usd: float) -> Offer:

@@ -11,7 +11,6 @@ import re
 import ssl
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from clouds.azure.subscription import Doc, Fault, Subscription, fresh_id
+from clouds.broken import broken
 
 TENANT = "00000000-0000-0000-0000-00000000aaaa"
 SECRET = "emulated"
@@ -277,9 +277,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.close()
             return
-        except Exception:  # noqa: BLE001 - of the emulator itself: seen where the test is read
-            traceback.print_exc()
-            reply = Refused("EmulatorBroken", traceback.format_exc()[-400:], 500).reply()
+        except Exception as error:  # noqa: BLE001 - of the emulator itself
+            reply = Refused("EmulatorBroken", broken(error), 500).reply()
         body = (
             reply.body
             if isinstance(reply.body, bytes)

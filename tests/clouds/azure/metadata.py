@@ -39,10 +39,7 @@ class AzureMetadata(local.MetadataService):
             own_addresses=sys.platform == "linux",
         )
         self.events, self.started, self.token = events, started, token
-
-    def _handle(self, connection: Any, peer: Any, instance_id: str) -> None:
-        with connection:
-            _Handler(connection, peer, self, instance_id)
+        self.handler = _Handler
 
 
 class _Handler(local._Handler):

@@ -10,11 +10,9 @@ Without the header every GET is 403.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import secrets
-import socket
 import sys
 import time
 from http import HTTPStatus
@@ -35,10 +33,6 @@ ROOT = "/computeMetadata/v1/"
 class GceMetadata(MetadataService):
     emulator: GcpEmulator
 
-    def _handle(self, connection: socket.socket, peer: tuple[str, int], instance_id: str) -> None:
-        with connection, contextlib.suppress(OSError):
-            _GceHandler(connection, peer, self, instance_id)
-
     def of(self, name: str) -> tuple[Project, Life] | None:
         for project in list(self.emulator.server.projects.values()):
             if (life := project.lives.get(name)) is not None:
@@ -56,7 +50,7 @@ def serve_for(emulator: GcpEmulator) -> object:
             tokens=Tokens(secrets.token_bytes(32), SystemClock()),
             own_addresses=sys.platform == "linux",
         )
-        made.emulator = emulator
+        made.emulator, made.handler = emulator, _GceHandler
         return made
 
     return serve

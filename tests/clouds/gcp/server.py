@@ -6,13 +6,13 @@ import json
 import re
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from clouds.broken import broken
 from clouds.gcp.project import Doc, Fault, Project
 
 ROOT = "https://www.googleapis.com/compute/v1"
@@ -119,9 +119,8 @@ class GcpServer:
             return refusal(refused)
         except Cut:
             raise
-        except Exception:  # noqa: BLE001 - of the emulator itself: seen where the test is read
-            traceback.print_exc()
-            return refusal(Refused("emulatorBroken", traceback.format_exc()[-400:], 500))
+        except Exception as error:  # noqa: BLE001 - of the emulator itself
+            return refusal(Refused("emulatorBroken", broken(error), 500))
 
     def _routed(
         self, verb: str, path: str, query: dict[str, str], body: bytes, headers: dict[str, str]

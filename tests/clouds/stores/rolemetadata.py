@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import Any
 
 from arylcloud.providers.local.metadata import TOKEN_HEADER, MetadataService, _Handler
 
@@ -17,11 +16,11 @@ Credentials = Callable[[str], tuple[str, dict[str, str]] | None]
 
 
 class RoleMetadata(MetadataService):
-    credentials: Credentials = staticmethod(lambda instance_id: None)  # type: ignore[assignment]
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.handler = _RoleHandler
 
-    def _handle(self, connection: socket.socket, peer: tuple[str, int], instance_id: str) -> None:
-        with connection, contextlib.suppress(OSError):
-            _RoleHandler(connection, peer, self, instance_id)
+    credentials: Credentials = staticmethod(lambda instance_id: None)  # type: ignore[assignment]
 
 
 class _RoleHandler(_Handler):
