@@ -115,11 +115,16 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
         case ev.MigrationStarted():
             why = event.why.removeprefix(event.to.key).strip()
             here, there = _apart(event.from_offer, event.to.key)
-            return f"moving from {here} to {there}: {why}"
+            saving = event.expected_saving_usd
+            cost = "" if event.move_usd is None else f", for a move of {usd(event.move_usd)}"
+            pays = "" if saving is None else f"; expected to save {usd(saving)} of what is left{cost}"
+            if "saves $" in why:  # the policy's own words say it already
+                pays = ""
+            return f"moving from {here} to {there}: {why}{pays}"
         case ev.MigrationEnded():
             here, arrow, there = event.text.partition(" → ")
             text = " → ".join(_apart(here, there)) if arrow else event.text
-            return f"moved: {text}" if event.done else f"move given up: {text}"
+            return f"moved: {text}{_took(event)}" if event.done else f"move given up: {text}"
         case ev.OfferBarred():
             return f"not asking {event.scope} for a while ({event.code}): {event.why}"
         case ev.Charged():
@@ -128,6 +133,16 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
             return None
         case ev.Notified():
             return None if event.ok else f"notification failed: {event.text}"
+
+
+def _took(event: ev.MigrationEnded) -> str:
+    """``; expected to save $41.00, took $0.38 and 95 s``."""
+    parts = []
+    if event.expected_saving_usd is not None:
+        parts.append(f"expected to save {usd(event.expected_saving_usd)}")
+    if event.took_usd is not None and event.took_s is not None:
+        parts.append(f"took {usd(event.took_usd)} and {event.took_s:.0f} s")
+    return "; " + ", ".join(parts) if parts else ""
 
 
 def offer_text(key: str) -> str:

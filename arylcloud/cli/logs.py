@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from arylcloud.core.ports import ObjectStore
+    from arylcloud.launcher.state import JobState
 
 app = typer.Typer(add_completion=False)
 
@@ -59,8 +60,17 @@ def logs(
             break
         time.sleep(0.3)
     if not last:
-        note("no output yet" if not provision else "no machine has said anything yet")
+        note(_nothing(replay(journal.records(job_id)), provision))
     return 0
+
+
+def _nothing(state: JobState, provision: bool) -> str:
+    """Why there is nothing to show, and where there may be more."""
+    if provision:
+        return "no machine has said anything yet"
+    if any(ended.in_setup for ended in state.commands_ended):
+        return f"no output: {state.phase_text}; `arylcloud logs {state.job_id} --provision` shows its setup"
+    return f"no output{'' if state.phase.ended else ' yet'} ({state.phase}: {state.phase_text})"
 
 
 def _title(stream: str) -> str:

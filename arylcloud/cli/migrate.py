@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from arylcloud.cli.settings import Folders
+    from arylcloud.launcher.state import JobState
 
 app = typer.Typer(add_completion=False)
 
@@ -43,6 +47,8 @@ def migrate(
     state = replay(journal.records(job_id))
     if state.phase.ended:
         raise UsageError(f"{job_id} is {state.phase}: it runs nowhere", hint=f"`arylcloud resume {job_id}`")
+    if to is not None:
+        to = _named(to, state, places)
     store = open_prefix(state.prefix_uri)
     number = write_request(store, "migrate", {"to": to} if to else {})
     ensure_launcher(journal, job_id, places)
@@ -74,3 +80,33 @@ def migrate(
                 f"{job_id} is {state.phase}: {state.phase_text}", hint=f"`arylcloud report {job_id}`"
             )
         time.sleep(0.25)
+
+
+def _named(text: str, state: JobState, places: Folders) -> str:
+    """The offer, or the beginning of one, in full. UsageError where the job accepts nothing of that name,
+    with what comes nearest. (Where no plan can be made now, the launcher has the word.)"""
+    from difflib import get_close_matches
+
+    from arylcloud.cli.assemble import ALL_OFFERS
+    from arylcloud.cli.compose import make_plan
+    from arylcloud.cli.places import full_place
+    from arylcloud.core.errors import InfeasibleError, UsageError
+    from arylcloud.launcher.offers import covers
+
+    wanted = full_place(text)
+    try:
+        plan = make_plan(state.spec, places, limit=ALL_OFFERS)
+    except InfeasibleError:
+        return wanted
+    offers = [c.offer for c in plan.candidates]
+    here = [lease.offer for lease in state.open_leases]
+    if any(o.key == wanted or covers(wanted, o) for o in (*offers, *here)):
+        return wanted
+    keys = {o.key: None for o in offers}
+    parts = {o.place: None for o in offers} if ":" not in wanted else {}
+    close = get_close_matches(wanted, [*parts, *keys], n=3, cutoff=0.4)
+    names = ", ".join(close or list(keys)[:3])
+    raise UsageError(
+        f"{text} is no offer that {state.spec.name} accepts",
+        hint=f"CLOUD/REGION/ZONE:TYPE:MARKET or its beginning, such as {names}",
+    )

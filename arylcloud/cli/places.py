@@ -46,6 +46,8 @@ def place(
                 hint="aws, gcp, azure, local, pool (machines entered with `arylcloud pool add`), or a cloud"
                 " of your own offers.csv",
             )
+    if zone is None and region is not None:  # `aws/use1-az4`, as `plan` and `status` shorten it
+        region, zone = _apart(region)
     if zone is not None and region is None:
         region = _region_of_zone(zone, what=what)
     if region is not None and cloud is None:
@@ -64,6 +66,36 @@ def place(
         f"{cloud}/{region}" if region is not None else None,
         f"{cloud}/{region}/{zone}" if zone is not None else None,
     )
+
+
+_ZONE_ID = re.compile(r"([a-z]{2})(g?)(ne|nw|se|sw|n|e|s|w|c)(\d+)-(?:[a-z]+\d+-)?az\d+")
+_WAYS = {"n": "north", "e": "east", "s": "south", "w": "west", "c": "central"}
+_GCP_ZONE = re.compile(r"([a-z]+-[a-z]+\d+)-[a-z]")
+
+
+def _apart(text: str) -> tuple[str, str | None]:
+    """(region, zone) where a zone stands in a region's place and its name tells the region.
+
+    >>> _apart("use1-az4"), _apart("us-central1-a"), _apart("us-east-1")
+    (('us-east-1', 'use1-az4'), ('us-central1', 'us-central1-a'), ('us-east-1', None))
+    """
+    if (found := _ZONE_ID.fullmatch(text)) is not None:
+        way = "".join(_WAYS[letter] for letter in found[3])
+        return f"{found[1]}-{'gov-' if found[2] else ''}{way}-{found[4]}", text
+    if (found := _GCP_ZONE.fullmatch(text)) is not None:
+        return found[1], text
+    return text, None
+
+
+def full_place(text: str) -> str:
+    """An offer, or the beginning of one, with its place in full: ``aws/use1-az4:p3.2xlarge`` means
+    ``aws/us-east-1/use1-az4:p3.2xlarge``. Anything else stays as it is."""
+    where, colon, rest = text.strip().partition(":")
+    parts = where.split("/")
+    if len(parts) != 2:
+        return text.strip()
+    region, zone = _apart(parts[1])
+    return text.strip() if zone is None else f"{parts[0]}/{region}/{zone}{colon}{rest}"
 
 
 def _cloud_of_region(region: str) -> str | None:

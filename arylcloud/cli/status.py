@@ -156,7 +156,10 @@ def _print(state: JobState, reading: Reading, problem: str | None, launcher: str
         row("progress", progress)
         row("cost", f"{usd(spent(state))} (where it went: `arylcloud report {state.job_id}`)")
         return
-    row("phase", f"{state.phase} for {since}: {state.phase_text}")
+    first, *more = state.phase_text.split("; ")
+    row("phase", f"{state.phase} for {since}: {first}")
+    for text in more:  # what stands in its way, kind by kind: one line each
+        row("", text)
     row("progress", f"{progress}, ETA {'not known' if reading.eta_s is None else seconds(reading.eta_s)}")
     if state.spec.nodes_min < state.spec.nodes_max:
         pinned = " (asked for: `arylcloud scale JOB auto` frees it)" if state.size_pinned else ""

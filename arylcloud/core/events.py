@@ -258,12 +258,19 @@ class MigrationStarted:
     why: str
     nodes: int | None = None
     """How many machines there; None = as many as here."""
+    move_usd: float | None = None
+    """What the move was expected to cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationEnded:
     done: bool
     text: str
+    expected_saving_usd: float | None = None
+    took_usd: float | None = None
+    """What the new machines have cost before they took over: double running, boot included."""
+    took_s: float | None = None
+    """Wall seconds since it started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

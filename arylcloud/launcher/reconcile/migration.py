@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from arylcloud.core import events as ev
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import JobPhase, LeasePhase
@@ -10,7 +12,7 @@ from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.reconcile.epochs import handed_over, intact
 from arylcloud.launcher.reconcile.membership import Change, gang, prefetched, survives
 from arylcloud.launcher.reconcile.slots import lease_until_s
-from arylcloud.launcher.state import Epoch
+from arylcloud.launcher.state import Epoch, Lease
 
 
 def step(d: Draft) -> None:
@@ -35,11 +37,11 @@ def _start(d: Draft, epoch: Epoch) -> None:
             d.note(ev.MigrationEnded(done=False, text=found), cause_id=f"request {request.number}")
             return
         cause, why = f"request {request.number}", f"asked for by {request.by}"
-        saving = advice.saving_usd if advice is not None and advice.to.key == found.key else None
+        advised = advice if advice is not None and advice.to.key == found.key else None
         target = found
         nodes = _nodes(d, d.desired.sizes.get(target.key))
     elif advice is not None and _may_move(d, current, advice.to):
-        target, cause, why, saving = advice.to, "advice", advice.why, advice.saving_usd
+        target, cause, why, advised = advice.to, "advice", advice.why, advice
         nodes = _nodes(d, advice.nodes)
     else:
         return
@@ -47,7 +49,8 @@ def _start(d: Draft, epoch: Epoch) -> None:
         ev.MigrationStarted(
             to=target,
             from_offer=current.key,
-            expected_saving_usd=saving,
+            expected_saving_usd=advised.saving_usd if advised is not None else None,
+            move_usd=advised.move_usd if advised is not None else None,
             forced=request is not None,
             why=why,
             nodes=nodes if d.elastic else None,
@@ -120,11 +123,32 @@ def _go_on(d: Draft, epoch: Epoch) -> None:
     old = d.members(epoch)
     if not handed_over(d, epoch, Change(why=f"moving to {targets[0].offer.key}")):
         return
-    d.open_epoch(members, f"moved to {targets[0].offer.key}")
+    members_offer, started_s = targets[min(targets)].offer, d.state.migration_at_s
+    took_usd = _double_usd(d, targets.values())
+    d.open_epoch(members, f"moved to {members_offer.key}")
     for lease in old:
         if lease.phase is not LeasePhase.ENDING and lease.open:
-            d.end(lease, "migrated", f"the job has moved to {targets[0].offer.key}")
-    d.note(ev.MigrationEnded(done=True, text=f"{old[0].offer.key} → {targets[0].offer.key}"))
+            d.end(lease, "migrated", f"the job has moved to {members_offer.key}")
+    text = f"{old[0].offer.key} → {members_offer.key}"
+    d.note(
+        ev.MigrationEnded(
+            done=True,
+            text=text,
+            expected_saving_usd=migration.expected_saving_usd if migration is not None else None,
+            took_usd=took_usd,
+            took_s=None if started_s is None else d.now_s - started_s,
+        )
+    )
+
+
+def _double_usd(d: Draft, targets: Iterable[Lease]) -> float | None:
+    """What the new machines have cost until now, at their present prices; None = one is not known."""
+    total = 0.0
+    for lease in targets:
+        if lease.usd_per_hour is None or lease.launched_s is None:
+            return None
+        total += lease.usd_per_hour * max(0.0, d.now_market_s - lease.launched_s) / 3600.0
+    return total
 
 
 def _whole(d: Draft, epoch: Epoch) -> bool:
