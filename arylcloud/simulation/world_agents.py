@@ -76,6 +76,8 @@ class Agents:
     """So many of the next machines never come up: running for their cloud, never heard."""
     numbers: dict[int, int] = field(default_factory=dict)
     """Manifests written per epoch."""
+    stop_takes_s: dict[str, float] = field(default_factory=dict)
+    """Instance → how long its command takes from signal to end; without an entry a second."""
     collective: bool = False
     """Ranks wait for one another: asked to stop while one of them is gone, a command does not answer."""
     broken: set[int] = field(default_factory=set)
@@ -226,7 +228,7 @@ class Agents:
             case decide.Signal():
                 number = agent.running.number if agent.running is not None else 0
                 if not (self.collective and number in self.broken):
-                    agent.ends_at_s = now_s + 1.0
+                    agent.ends_at_s = now_s + self.stop_takes_s.get(agent.machine.instance_id, 1.0)
             case decide.Kill():
                 if agent.running is not None:
                     self._ended(agent, 137)

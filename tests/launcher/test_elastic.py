@@ -291,6 +291,22 @@ def test_one_that_comes_and_goes_stops_the_others_seldom(tmp_path: Path) -> None
     to_the_end(h)
 
 
+def test_who_has_handed_over_hurries_nobody(tmp_path: Path) -> None:
+    """One of three is let go as soon as it has saved, long before the others have."""
+    h = running(tmp_path)
+    first = world(h)
+    h.world.end_takes_s = 0.0
+    h.agents.stop_takes_s = {first[0]: 9.0}
+    h.request("scale", nodes=2)
+    wait_for_size(h, 2)
+    drains = [e for e in h.state.epochs if e.drain]
+    assert [e.grace_s for e in drains] == [None]
+    before = [t for t in h.state.trainings if t.epoch == 1]
+    assert h.state.epochs[-1].resume_step == max(t.last_step or 0 for t in before)
+    assert world(h) == first[:2]
+    to_the_end(h)
+
+
 def test_a_machine_lost_while_all_save_hurries_the_others(tmp_path: Path) -> None:
     """Drained for a growth or a notice, with all the time they need; then a rank is gone."""
     h = running(tmp_path)

@@ -7,7 +7,7 @@ from arylcloud.core.protocol import AgentPhase
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.reconcile.draft import HEARD, Draft
 from arylcloud.launcher.reconcile.membership import Change, change, left_behind, next_members
-from arylcloud.launcher.state import Epoch
+from arylcloud.launcher.state import Epoch, Lease
 
 
 def publish(d: Draft) -> None:
@@ -91,15 +91,15 @@ def _reason(d: Draft, epoch: Epoch | None, coming: set[str]) -> str:
     if not d.elastic:
         gone = [x.lease_id for x in members if x.phase is not LeasePhase.READY]
         return f"in place of {', '.join(gone)}" if gone else "all machines are ready again"
-    said = [f"{x.lease_id} {_went(x.phase)}" for x in left]
+    said = [f"{x.lease_id} {_went(x)}" for x in left]
     said += [f"{x} joins" for x in sorted(coming - {m.lease_id for m in epoch.members})]
     size = f"{count} of {d.size} machines" if count != d.size else f"{count} machines"
     return f"{size}: {', '.join(said)}" if said else f"{size}, ready again"
 
 
-def _went(phase: LeasePhase) -> str:
-    if phase is LeasePhase.SUSPECT:
+def _went(lease: Lease) -> str:
+    if lease.phase is LeasePhase.SUSPECT:
         return "is silent (kept)"
-    if phase is LeasePhase.DOOMED:
+    if lease.notice_acts_at_s is not None:
         return "has notice"
-    return "leaves" if phase in HEARD else "is gone"
+    return "leaves" if lease.phase in HEARD or lease.ending_code == "surplus" else "is gone"

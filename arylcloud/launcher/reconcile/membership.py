@@ -71,14 +71,17 @@ def change(d: Draft, epoch: Epoch) -> Change | None:
     members = d.members(epoch)
     kept = {lease.lease_id for lease in d.holders().values()}
     silent = left_behind(d, epoch)
-    gone = [x for x in members if x.phase not in HEARD]
+    drained = {t.lease_id for t in d.state.trainings if t.epoch == epoch.number and t.how == "drained"}
+    out = [x for x in members if x.phase not in HEARD]
+    gone = [x for x in out if x.lease_id not in drained]
     doomed = [x for x in members if x.phase is LeasePhase.DOOMED]
     surplus = [x for x in members if x.phase in HOLDING and x.lease_id not in kept]
     if gone or silent:
         how = [f"{x.lease_id} is lost" for x in gone] + [f"{x.lease_id} is silent" for x in silent]
         return Change(why=", ".join(how), hurry=True)
-    if doomed:
-        return Change(why=", ".join(f"{x.lease_id} has notice" for x in doomed))
+    if doomed or out:  # who is out and has handed over leaves the others the time to do so, too
+        how = [f"{x.lease_id} has notice" for x in doomed] + [f"{x.lease_id} has left" for x in out]
+        return Change(why=", ".join(how))
     if any(c.epoch == epoch.number for c in d.state.commands_ended):
         return None  # a rank has finished: the others are about to
     if surplus:
