@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LOCAL = "local"
 NEAR = frozenset({LOCAL, "pool"})
 """Their offers come with their prices, and what they are asked is answered at once."""
-ALL_OFFERS = 500
+ALL_OFFERS = 2000
 """Candidates that a launcher keeps to choose replacements from."""
 LOCAL_TIMING = Timing(
     tick_s=0.2, boot_timeout_s=60.0, landing_s=10.0, list_lag_s=5.0, drain_timeout_s=120.0, end_retry_s=2.0

@@ -6,6 +6,9 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+EVERY = 1_000_000
+"""More candidates than there can be."""
+
 if TYPE_CHECKING:
     from arylcloud.cli.settings import Folders
     from arylcloud.core.job import JobSpec
@@ -58,7 +61,10 @@ def submit_plan(
         runtime=runtime,
         runtime_sha256=sha256,
         market_clock=market_clock,
-        quotes=quotes(_of_size(plan), _on_demand(_at_size(spec, plan.chosen.nodes), places)),
+        quotes=quotes(
+            _of_size(_everything(plan, places, quoted)),
+            _on_demand(_at_size(spec, plan.chosen.nodes), places),
+        ),
         nodes=plan.chosen.nodes if spec.nodes_min < spec.nodes_max else None,
         quoted=quoted,
     )
@@ -74,6 +80,18 @@ def submit_plan(
             writer=new_writer_id(),
             probe=probe,
         )
+
+
+def _everything(plan: Plan, places: Folders, quoted: tuple[Offer, ...]) -> Plan:
+    """With every offer that the job may run on: the cheapest one per hour may be far down the ranking."""
+    from arylcloud.cli.compose import make_plan
+    from arylcloud.core.errors import InfeasibleError
+
+    try:
+        every = make_plan(plan.job, places, limit=EVERY, quoted=quoted).candidates
+    except InfeasibleError:  # a plan of the past, which was confirmed all the same
+        every = plan.candidates
+    return dataclasses.replace(plan, candidates=every)
 
 
 def _of_size(plan: Plan) -> Plan:
@@ -94,6 +112,6 @@ def _on_demand(spec: JobSpec, places: Folders) -> Plan | None:
 
     free = dataclasses.replace(spec, market="on_demand", constraints=Constraints())
     try:
-        return make_plan(free, places, limit=500)
+        return make_plan(free, places, limit=EVERY)
     except InfeasibleError:
         return None

@@ -3,8 +3,8 @@
 Pure, from the journal's quotes (``BaselineQuoted``): what was on offer when the choice was made. A
 figure that is missing makes a baseline "not known", and its text names the figure.
 
-Common to all: the work is the machine time whose steps were kept, at the speeds quoted; the same checkpoint
-storage; no egress. On demand: one boot per node, as long as this job's boots took on average. On spot: the
+Common to all: the work is the machine time whose steps were kept, at the speeds quoted; each machine for the
+minute that its cloud bills at least; the same checkpoint storage; no egress. On demand: one boot per node, as long as this job's boots took on average. On spot: the
 waste of this run (boots, lost work, idle), since staying elsewhere would not have spared interruptions.
 """
 
@@ -65,7 +65,7 @@ def baselines(
         try:
             if not report.leases or report.seconds.useful <= 0:
                 raise _Missing("no steps were kept: there is no work to compare")  # noqa: TRY301
-            usd, hours, basis = how(report, mine, quoted)
+            usd, hours, basis = how(report, mine, quoted, _least_s(state, report))
         except _Missing as missing:
             found.append(
                 Baseline(name=name, label=LABELS[name], usd_micro=None, hours=None, basis=str(missing))
@@ -79,13 +79,20 @@ def baselines(
 _Answer = tuple[Fraction, float, str]
 
 
-def _on_demand(report: Report, mine: Sequence[BaselineQuoted], _all: Sequence[BaselineQuoted]) -> _Answer:
+def _least_s(state: JobState, report: Report) -> float:
+    """What all machines together are billed for at least."""
+    return _nodes(report) * state.leases[report.leases[0].lease_id].billing.minimum_s
+
+
+def _on_demand(
+    report: Report, mine: Sequence[BaselineQuoted], _all: Sequence[BaselineQuoted], least_s: float
+) -> _Answer:
     usd, seconds = Fraction(0), 0.0
     for cost in report.leases:
         if cost.seconds.useful > 0:
             usd += _rate(_twin(mine, cost.offer)) * Fraction(cost.seconds.useful) / 3600
             seconds += cost.seconds.useful
-    boot = _boots_s(report)
+    boot = max(_boots_s(report), least_s - seconds)
     usd += _rate(_twin(mine, report.leases[0].offer)) * Fraction(boot) / 3600
     return (
         usd,
@@ -94,7 +101,9 @@ def _on_demand(report: Report, mine: Sequence[BaselineQuoted], _all: Sequence[Ba
     )
 
 
-def _cheapest(report: Report, mine: Sequence[BaselineQuoted], quoted: Sequence[BaselineQuoted]) -> _Answer:
+def _cheapest(
+    report: Report, mine: Sequence[BaselineQuoted], quoted: Sequence[BaselineQuoted], least_s: float
+) -> _Answer:
     if not mine:
         raise _Missing("the cheapest $/h offer was not quoted when the job was submitted")
     quote = mine[-1]
@@ -103,18 +112,20 @@ def _cheapest(report: Report, mine: Sequence[BaselineQuoted], quoted: Sequence[B
     # a spot machine would have been interrupted there, too: this run's waste stands for that one's
     spot = quote.offer.market is Market.SPOT
     around = report.seconds.waste if spot else _boots_s(report)
-    seconds = _work_s(report, quoted) / quote.speed + around
+    seconds = max(_work_s(report, quoted) / quote.speed + around, least_s)
     usd = _rate(quote.offer) * Fraction(seconds) / 3600
     how = "this run's waste included" if spot else "uninterrupted"
     return usd, seconds / 3600, f"{_words(quote.offer)} at {quote.speed:.2g}× the speed, {how}"
 
 
-def _fixed_zone(report: Report, mine: Sequence[BaselineQuoted], quoted: Sequence[BaselineQuoted]) -> _Answer:
+def _fixed_zone(
+    report: Report, mine: Sequence[BaselineQuoted], quoted: Sequence[BaselineQuoted], least_s: float
+) -> _Answer:
     if not mine:
         raise _Missing("the first placement was not quoted when the job was submitted")
     quote = mine[-1]
     nodes = _nodes(report)
-    seconds = _work_s(report, quoted) + report.seconds.waste
+    seconds = max(_work_s(report, quoted) + report.seconds.waste, least_s)
     start = min(cost.launched_s for cost in report.leases)
     if quote.prices and quote.prices[0].from_s <= start:
         prices, what = quote.prices, "its price steps"

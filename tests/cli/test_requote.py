@@ -12,6 +12,7 @@ import pytest
 from e2e.market import job, market, on_demand, spot
 from e2e.support import Home
 
+from arylcloud.cli import submission
 from arylcloud.cli.compose import make_plan
 from arylcloud.cli.jobfile import load_job
 from arylcloud.cli.requote import as_confirmed, settle, unmet
@@ -19,6 +20,7 @@ from arylcloud.cli.settings import folders
 from arylcloud.core.errors import CapacityError, InfeasibleError, IntegrityError
 from arylcloud.core.offer import Offer
 from arylcloud.core.plan import Plan
+from arylcloud.launcher.desire import quotes
 from arylcloud.planner.single import plan_job
 from arylcloud.pricing.table import from_offers, overlay, parse_as_of
 
@@ -162,6 +164,16 @@ def test_a_market_that_never_holds_still_ends(tmp_path: Path) -> None:
     desk.quote = quote  # type: ignore[method-assign]
     with pytest.raises(CapacityError, match="none held"):
         desk.settle()
+
+
+def test_the_report_compares_with_the_cheapest_of_all(tmp_path: Path) -> None:
+    """Not of the best few that were ranked: a slow machine is cheap by the hour, and far down."""
+    plan = planned(tmp_path)
+    every = submission._everything(replace(plan, candidates=plan.candidates[:1]), folders(), ())
+    assert len(every.candidates) > len(plan.candidates) == 50
+    assert every.chosen == plan.chosen
+    (quote,) = (q for q in quotes(every, None) if q.name == "cheapest_per_hour")
+    assert quote.offer.usd_per_hour == min(c.offer.usd_per_hour or 0.0 for c in every.candidates)
 
 
 # ---------------------------------------------------------------- the size

@@ -97,6 +97,34 @@ def test_without_quotes_or_without_steps_nothing_is_known() -> None:
         assert "no steps" in b.basis
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_short_job_is_compared_with_the_minute_that_every_cloud_bills(nodes: int) -> None:
+    """Ten seconds of boot and twenty of steps: nobody sells less than sixty of each machine."""
+    names = [f"m{n}" for n in range(nodes)]
+    d = Diary()
+    for n, name in enumerate(names):
+        d.lease(name, 0.0, index=n)
+    d.epoch(9.0, *names)
+    for name in names:
+        d.train(1, name, 10.0)
+    d.save(1, 1, 30.0, 20)
+    for name in names:
+        d.halt(1, name, 30.0, how="exited", last=20, committed=20, saved_s=30.0)
+    for name in names:
+        d.end(name, 31.0)
+    slow = ev.BaselineQuoted(name="cheapest_per_hour", offer=K80, speed=1.0)
+    fixed = ev.BaselineQuoted(name="fixed_zone", offer=offer(usd_per_hour=3.6))
+    for quote in (*on_demand(ON_DEMAND), slow, fixed):
+        d.write(40.0, quote)
+    report = build_report(d.state, now_s=100.0)
+    found = {b.name: b for b in baselines(d.state, report)}
+    for name, usd_per_hour in (("on_demand", 7.2), ("cheapest_per_hour", 0.36), ("fixed_zone", 3.6)):
+        usd = found[name].usd_micro
+        assert usd is not None
+        assert usd - report.storage_micro == pytest.approx(nodes * 60 * usd_per_hour / 3600 * 1e6, abs=1)
+        assert found[name].hours == pytest.approx(nodes * 60 / 3600)
+
+
 def test_a_later_quote_of_the_same_offer_replaces_the_earlier_one() -> None:
     first = ev.BaselineQuoted(name="fixed_zone", offer=offer(usd_per_hour=1.0))
     d = survivor().write(4001.0, first).write(4002.0, replace(first, offer=offer(usd_per_hour=2.0)))
