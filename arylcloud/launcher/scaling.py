@@ -71,7 +71,10 @@ def _candidate(spec: JobSpec, here: Offer, nodes: int, plan: Callable[[JobSpec],
         answer = plan(dataclasses.replace(spec, nodes_min=nodes, nodes_max=nodes))
     except InfeasibleError:
         return None
-    return next((c for c in answer.candidates if c.offer.key == here.key and c.usd is not None), None)
+    found = next((c for c in answer.candidates if c.offer.key == here.key and c.usd is not None), None)
+    if found is None or found.meets_deadline is False or found.meets_budget is False:
+        return None
+    return found
 
 
 def _on(spec: JobSpec, here: Offer) -> JobSpec:
