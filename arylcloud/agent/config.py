@@ -103,6 +103,10 @@ class Config:
         return self.scratch / "warning.json"
 
     @property
+    def advice_file(self) -> Path:
+        return self.scratch / "advice.json"
+
+    @property
     def warm_dir(self) -> Path:
         """Where a script finds the server of warm interpreters (``agent/warmth.py``)."""
         return self.scratch / "warm"

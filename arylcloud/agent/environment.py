@@ -41,6 +41,7 @@ def base(config: Config, spec: JobSpec, secrets: Mapping[str, str]) -> dict[str,
     env["ARYL_CHECKPOINT_DIR"] = str(config.checkpoints)
     env["ARYL_NOTICE_FILE"] = str(config.notice_file)
     env["ARYL_WARNING_FILE"] = str(config.warning_file)
+    env["ARYL_ADVICE_FILE"] = str(config.advice_file)
     env["ARYL_WARM_DIR"] = str(config.warm_dir)
     env["SKYPILOT_TASK_ID"] = config.job_id
     env["SKYPILOT_NUM_GPUS_PER_NODE"] = str(config.gpus or 0)

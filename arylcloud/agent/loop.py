@@ -7,7 +7,6 @@ logged, and said in the heartbeat when it keeps coming.
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import threading
 from dataclasses import replace
@@ -15,9 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from arylcloud.agent import deadman, decide, execs, notice
+from arylcloud.agent import deadman, decide, execs, notice, words
 from arylcloud.agent.beats import Beats
 from arylcloud.agent.boot import Boot, Booted
+from arylcloud.agent.cadence import Advisor
 from arylcloud.agent.config import EC2_METADATA_URL, Config
 from arylcloud.agent.execs import Execs, Place
 from arylcloud.agent.lifeline import MARGIN_S, Lifeline
@@ -106,6 +106,7 @@ class Agent:
         self._error: str | None = None
         self._setup_reported = False
         self._notice_told = False
+        self.advisor = Advisor(config.advice_file, log=self._log)
 
     # ------------------------------------------------------------ life
 
@@ -183,6 +184,9 @@ class Agent:
         run = self.state.run
         if run is None or run.signalled:
             self._tell_training()
+        if run is not None and self.state.busy:
+            save_s, upload_s = self.slot.progress.save_s, self.sync.status.upload_s
+            self.advisor.advise(run.epoch, save_s=save_s, upload_s=upload_s)
         self.beats.publish(self._heartbeat(booted, inputs))
         phase = decide.phase(self.state, inputs)
         written = self.beats.written
@@ -261,6 +265,7 @@ class Agent:
             prefetched=committed_here,
             save_s=self.slot.progress.save_s,
             upload_s=sync.upload_s,
+            checkpoint_interval_s=self.advisor.interval_s,
             uploading_step=sync.uploading_step,
             saves_skipped=sync.skipped,
             notice=self.notice,
@@ -345,7 +350,7 @@ class Agent:
         """No reason to stop: the training may save, and the launcher think of other places."""
         self._log("the cloud thinks it likelier than usual that it will take this machine back")
         self._at_risk_s = found.seen_s
-        self._leave_word(self.config.warning_file, {"seen_s": found.seen_s})
+        words.leave(self.config.warning_file, {"seen_s": found.seen_s}, log=self._log)
 
     def _tell_training(self) -> None:
         """The notice, for whoever looks at ``$ARYL_NOTICE_FILE``: not before it is on record that the
@@ -357,16 +362,8 @@ class Agent:
             "at_s": self.notice.at_s,
             "seen_s": self.notice.seen_s,
         }
-        self._leave_word(self.config.notice_file, document)
+        words.leave(self.config.notice_file, document, log=self._log)
         self._notice_told = True
-
-    def _leave_word(self, file: Path, document: dict[str, object]) -> None:
-        try:
-            partial = file.with_suffix(".part")
-            partial.write_text(json.dumps(document))
-            partial.replace(file)
-        except OSError as error:
-            self._log(f"{file.name} cannot be written for the training: {error}")
 
     # ------------------------------------------------------------ the end
 

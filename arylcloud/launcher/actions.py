@@ -205,6 +205,9 @@ class Desired:
     capabilities: Mapping[str, Capabilities]
     timing: Timing
     checkpoint_interval_s: float | None = None
+    losses_per_hour: float | None = None
+    """Of the gang of the epoch that is open, or about to be, in wall hours. None = not known, or the job's
+    file gives the interval."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Offer key → the best number of machines of it, for the work that is left. Not in it: not known."""
     scaling: Scaling | None = None

@@ -70,6 +70,7 @@ class Desires:
             capabilities={name: p.capabilities() for name, p in self.providers.items()},
             timing=self.timing,
             checkpoint_interval_s=self._interval_s(state, observed, plan),
+            losses_per_hour=_losses_per_hour(state, plan),
             sizes={} if plan is None else _sizes(plan),
             scaling=None if plan is None else self._current_scaling(state, observed, plan, now_s),
             spent_usd=spent_for_limits_usd(state, now_s),
@@ -184,16 +185,22 @@ class Desires:
         if state.spec.checkpoint.interval_s is not None:
             return state.spec.checkpoint.interval_s
         saves = [beat.save_s for beat in observed.beats.values() if beat.save_s]
-        here = _current_lease(state)
-        if plan is None or not saves or here is None:
+        losses = _losses_per_hour(state, plan)
+        if not saves or losses is None:
             return None
-        hazard = next(
-            (c.interruptions_per_hour for c in plan.candidates if c.offer.key == here.offer.key), 0.0
-        )
-        gang_hazard = hazard * _members(state)
-        if gang_hazard <= 0:
-            return None
-        return daly_interval_s(max(saves), 3600.0 / gang_hazard / state.market_clock.scale)
+        return daly_interval_s(max(saves), 3600.0 / losses)
+
+
+def _losses_per_hour(state: JobState, plan: Plan | None) -> float | None:
+    """Of the whole gang, wall hours, where it runs or is about to: what was asked for last."""
+    newest = max(state.open_leases, key=lambda lease: lease.intended_at_s, default=None)
+    if plan is None or newest is None or state.spec.checkpoint.interval_s is not None:
+        return None
+    key = newest.offer.key
+    hazard = next((c.interruptions_per_hour for c in plan.candidates if c.offer.key == key), None)
+    if not hazard:
+        return None
+    return hazard * _members(state) * state.market_clock.scale
 
 
 def _sizes(plan: Plan) -> dict[str, int]:

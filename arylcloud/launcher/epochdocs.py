@@ -16,7 +16,13 @@ log = logging.getLogger(__name__)
 
 
 def publish(
-    store: ObjectStore, state: JobState, number: int, checkpoint_interval_s: float | None, probe: Probe
+    store: ObjectStore,
+    state: JobState,
+    number: int,
+    *,
+    checkpoint_interval_s: float | None,
+    losses_per_hour: float | None,
+    probe: Probe,
 ) -> None:
     """Write the document of epoch ``number``, unless it is there. A mailbox that does not answer is no error
     here: ``reconcile`` asks again. Raises ConflictError if another launcher has opened this epoch."""
@@ -30,6 +36,7 @@ def publish(
         members=epoch.members,
         resume_from=epoch.resume_from,
         checkpoint_interval_s=checkpoint_interval_s if epoch.members else None,
+        losses_per_hour=losses_per_hour if epoch.members else None,
         grace_s=epoch.grace_s,
     )
     probe("before epoch document")
@@ -52,4 +59,5 @@ def _same_epoch(data: bytes | None, document: mail.EpochDoc) -> bool:
     if data is None:
         return False
     found = loads(mail.EpochDoc, data, what=mail.epoch_key(document.number))
-    return replace(found, checkpoint_interval_s=document.checkpoint_interval_s) == document
+    advice = (document.checkpoint_interval_s, document.losses_per_hour)
+    return replace(found, checkpoint_interval_s=advice[0], losses_per_hour=advice[1]) == document

@@ -64,6 +64,8 @@ class Executor:
     notify: Callable[[str, str], str]
     """(topic, text) → what became of it; raises ArylError when it could not be sent."""
     checkpoint_interval_s: float | None = None
+    losses_per_hour: float | None = None
+    """With the interval: what epoch documents advise."""
     probe: Probe = no_probe
     steady: SlewedClock = field(init=False)
     """What the journal's moments and all decisions are by: a wall clock that is set must not make an
@@ -135,11 +137,11 @@ class Executor:
                     grace_s=action.grace_s,
                 )
                 state = self.note(state, event)
-                publish(self.store, state, action.number, self.checkpoint_interval_s, self.probe)
+                self._publish(state, action.number)
                 return state
             case act.PublishEpoch():
                 self.journal.flush(state.job_id, self.store)
-                publish(self.store, state, action.number, self.checkpoint_interval_s, self.probe)
+                self._publish(state, action.number)
                 return state
             case act.Note():
                 if isinstance(action.event, ev.LeaseReleased):
@@ -208,6 +210,16 @@ class Executor:
         self.probe("after create")
         billing = provider.capabilities().billing
         return self.note(state, created_event(action.lease_id, machine, billing), strict=False)
+
+    def _publish(self, state: JobState, number: int) -> None:
+        publish(
+            self.store,
+            state,
+            number,
+            checkpoint_interval_s=self.checkpoint_interval_s,
+            losses_per_hour=self.losses_per_hour,
+            probe=self.probe,
+        )
 
     def _booted(self, action: act.CreateLease) -> Boot | None:
         """What the machine is made with. None: the store, or its cloud, has no answer at present, which says

@@ -138,6 +138,7 @@ class JobLauncher:
         now_s = self.executor.steady.now_s()
         desired = self.desire(state, observed, now_s)
         self.executor.checkpoint_interval_s = desired.checkpoint_interval_s
+        self.executor.losses_per_hour = desired.losses_per_hour
         state = self.executor.run(state, reconcile(state, observed, desired, now_s))
         if ours:
             self.housekeeper.tidy(state, self.clock.monotonic_s())

@@ -14,6 +14,8 @@ from arylcloud.training.environment import info
 from arylcloud.training.progress import saved
 
 COMPLETE = "_COMPLETE"
+SHARDED = "_SHARDED"
+"""In a folder that holds one node's part of a checkpoint."""
 _STEP = re.compile(r"step-(\d{1,18})")
 
 
@@ -69,16 +71,24 @@ def _warned() -> bool:
 
 
 @contextmanager
-def save(step: int, *, keep: int = 2) -> Iterator[Path]:
-    """An empty folder to write checkpoint ``step`` into. If the block ends well, every file is brought to
-    the disk, the folder becomes ``step-<step>`` by one rename (replacing an older one of that
-    name), and of the earlier ones the last ``keep`` - 1 stay. If it raises, nothing changes.
+def save(step: int, *, keep: int = 2, sharded: bool = False) -> Iterator[Path]:
+    """An empty folder to write checkpoint ``step`` into. If the block ends well, the folder becomes
+    ``step-<step>`` by one rename (replacing an older one of that name), and of the earlier ones the last
+    ``keep`` - 1 stay. If it raises, nothing changes.
+
+    ``sharded``: every node has a part of this checkpoint, and it is whole when all of them have saved
+    theirs; call it on every node, with the same ``step``, and give files names that differ between nodes.
+    After a restart each node finds the files of all.
+
+    Outside arylcloud every file is brought to the disk first (fsync). Under it none is, which is most of what
+    a save costs: what counts there is the copy in the object store, and its digests.
 
     Killed anywhere, it leaves the earlier steps' checkpoints whole. Raises OSError when the disk is
     full. With several processes: call it in one process per node.
     """
     begun = time.monotonic()
     warned = _warned()
+    durable = info().job_id is None
     root = info().checkpoint_dir
     root.mkdir(parents=True, exist_ok=True)
     for stale in root.glob(".step-*"):
@@ -88,8 +98,11 @@ def save(step: int, *, keep: int = 2) -> Iterator[Path]:
     folder.mkdir()
     try:
         yield folder
+        if sharded:
+            (folder / SHARDED).touch()
         (folder / COMPLETE).touch()
-        _sync_tree(folder)
+        if durable:
+            _sync_tree(folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -98,7 +111,8 @@ def save(step: int, *, keep: int = 2) -> Iterator[Path]:
     if final.exists():
         final.rename(old)
     folder.rename(final)
-    _sync(root)
+    if durable:
+        _sync(root)
     shutil.rmtree(old, ignore_errors=True)
     _prune(root, step, keep)
     _Last.at = time.monotonic()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 DEFAULT_DIR = "checkpoints"
 
@@ -26,7 +28,7 @@ class Info:
     notice_file: Path | None
     warning_file: Path | None
     checkpoint_interval_s: float | None
-    """What the launcher advises (Young/Daly); None = no advice."""
+    """What is advised at present (Young/Daly); None = no advice."""
 
 
 def info() -> Info:
@@ -42,8 +44,19 @@ def info() -> Info:
         progress_file=_path(env.get("ARYL_PROGRESS_FILE")),
         notice_file=_path(env.get("ARYL_NOTICE_FILE")),
         warning_file=_path(env.get("ARYL_WARNING_FILE")),
-        checkpoint_interval_s=_seconds(env.get("ARYL_CHECKPOINT_INTERVAL_S")),
+        checkpoint_interval_s=_interval_s(),
     )
+
+
+def _interval_s() -> float | None:
+    """From the advice file, which changes as saves and uploads are measured; before it is there, what was
+    known when this process was started."""
+    try:
+        document: Any = json.loads(Path(os.environ.get("ARYL_ADVICE_FILE") or os.devnull).read_bytes())
+        found = document["checkpoint_interval_s"]
+        return None if found is None else _seconds(str(found))
+    except (OSError, ValueError, KeyError, TypeError):
+        return _seconds(os.environ.get("ARYL_CHECKPOINT_INTERVAL_S"))
 
 
 def _path(text: str | None) -> Path | None:
