@@ -47,7 +47,7 @@ command -v python3 >/dev/null 2>&1 ||
 cat >boot.py <<'ARYL_BOOT'
 @FETCH@ARYL_BOOT
 problem=$(python3 -S boot.py 2>&1) || fail "$problem"
-export ARYL_USER_PYTHONPATH="$PYTHONPATH" PYTHONPATH="$PWD/runtime/lib"
+export ARYL_USER_PYTHONPATH="$PYTHONPATH" PYTHONPATH="$PWD/runtime/lib-$(uname -m):$PWD/runtime/lib"
 python3 -s -S -P -m arylcloud.agent 2>>boot.log
 code=$?
 [ "$code" = 0 ] || say "the agent ended with exit code $code"

@@ -1,7 +1,8 @@
 """The runtime: one zip with all that a machine needs, so that nothing is installed there.
 
     lib/arylcloud/{core,checkpoint,agent,training}   the machine side, pure Python
-    lib/obstore/                                     the object store client
+    lib/obstore/                                     the object store client, as it is installed here
+    lib-<machine>/obstore/                           the same for machines of another kind (``uname -m``)
     user/arylcloud/training/                         alone, for the user's PYTHONPATH
 
 The zip is deterministic: the same sources give the same bytes, and so the same name in the store.
@@ -14,7 +15,7 @@ import os
 import sysconfig
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,20 +23,24 @@ from arylcloud.core.errors import LocalStateError, MissingExtraError
 
 MACHINE_SIDE = ("core", "checkpoint", "agent", "training")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+_UNUSED = ("fsspec.py",)
 _FORMAT = "1"
 """Of this zip's layout: part of the cached file's name."""
 
 
-def build_runtime(cache_dir: Path) -> tuple[Path, str]:
-    """The zip for machines like this one, and its SHA-256. Built once per content.
+def build_runtime(cache_dir: Path, wheels: Mapping[str, Path] | None = None) -> tuple[Path, str]:
+    """The zip for machines like this one, and its SHA-256. Built once per content. ``wheels``: of obstore,
+    for machines of other kinds, by what ``uname -m`` says on them.
 
     Raises LocalStateError if ``cache_dir`` cannot be written.
     """
     files = sorted((*machine_side(), *native_packages()))
+    read = [(name, path.read_bytes()) for name, path in files]
+    for machine, wheel in sorted((wheels or {}).items()):
+        read += _unpacked(machine, wheel)
     digest = hashlib.sha256(_FORMAT.encode())
     contents: list[tuple[str, bytes]] = []
-    for name, path in files:
-        data = path.read_bytes()
+    for name, data in read:
         contents.append((name, data))
         digest.update(f"{name}\0{len(data)}\0".encode())
         digest.update(data)
@@ -62,18 +67,23 @@ def machine_side() -> Iterator[tuple[str, Path]]:
 
 
 def native_packages() -> Iterator[tuple[str, Path]]:
-    """obstore of the running environment: right for the local cloud, whose machines are this host.
-
-    A cloud's machines need the Linux wheel instead; that is the one place to look it up.
-    """
+    """obstore of the running environment: right for the local cloud, whose machines are this host."""
     spec = find_spec("obstore")
     if spec is None or spec.origin is None:
         raise MissingExtraError("obstore is not installed", hint="pip install obstore")
     package = Path(spec.origin).parent
     suffix = sysconfig.get_config_var("SHLIB_SUFFIX") or ".so"
     for path in sorted(package.rglob("*")):
-        if path.suffix in (".py", suffix) and path.name != "fsspec.py" and "__pycache__" not in path.parts:
+        if path.suffix in (".py", suffix) and path.name not in _UNUSED and "__pycache__" not in path.parts:
             yield f"lib/obstore/{path.relative_to(package).as_posix()}", path
+
+
+def _unpacked(machine: str, wheel: Path) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(wheel) as archive:
+        for name in sorted(archive.namelist()):
+            path = Path(name)
+            if path.parts[0] == "obstore" and path.suffix in (".py", ".so") and path.name not in _UNUSED:
+                yield f"lib-{machine}/{name}", archive.read(name)
 
 
 def _write(target: Path, contents: list[tuple[str, bytes]]) -> None:

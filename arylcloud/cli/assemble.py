@@ -192,7 +192,7 @@ def build_launcher(
     from arylcloud.core import protocol as mail
     from arylcloud.core.clock import SystemClock
     from arylcloud.core.codec import loads
-    from arylcloud.core.errors import IntegrityError
+    from arylcloud.core.errors import CapacityError, IntegrityError
     from arylcloud.launcher.charges import Charges
     from arylcloud.launcher.desire import Desires
     from arylcloud.launcher.executor import Boot, Executor
@@ -203,6 +203,7 @@ def build_launcher(
     from arylcloud.launcher.probe import from_environment
     from arylcloud.launcher.quotes import Quotes
     from arylcloud.launcher.submit import runtime_key
+    from arylcloud.launcher.wheels import machine_of
     from arylcloud.pricing.tariffs import load_tariffs
 
     data = parts.store.get(mail.JOB_KEY)
@@ -214,6 +215,15 @@ def build_launcher(
     handout = _handout(state, parts.store, root, runtime_key(job.runtime_sha256), folders)
 
     def boot(action: CreateLease) -> Boot:
+        machine = machine_of(action.offer)
+        if action.offer.cloud != LOCAL and machine not in job.machines:
+            # barred like what is sold out: another type does
+            raise CapacityError(
+                f"{action.offer.instance_type} is {machine}, and this job's runtime is for"
+                f" {', '.join(job.machines) or 'the local cloud'} only",
+                code="NoRuntime",
+                scope="region",
+            )
         able = parts.providers[action.offer.cloud].capabilities()
         if handout is None:
             given = Given(runtime_url=f"{root}/{runtime_key(job.runtime_sha256)}")

@@ -29,6 +29,7 @@ def submit_plan(
     prefix: ObjectStore,
     journal: Journal,
     places: Folders,
+    queued: bool = False,
 ) -> None:
     """Pack what the machines need, and bring the job into being. ``quoted``: what the clouds have said
     meanwhile, for its launcher to begin with. Raises what ``submit`` and the cloud raise; then there is no
@@ -48,7 +49,9 @@ def submit_plan(
 
     cloud = spec.resources.clouds[0]
     market_clock = providers_for([cloud], places)[cloud].capabilities().market_clock
-    runtime, sha256 = build_runtime(ensure(places.cache))
+    every = _everything(plan, places, quoted)
+    machines, wheels = _kinds(plan, every, ensure(places.cache))
+    runtime, sha256 = build_runtime(ensure(places.cache), wheels)
     workdir = pack(Path(spec.workdir), holds_secrets) if spec.workdir is not None else None
     if workdir is not None and workdir.left_out:
         note(hanging(note_of(workdir.left_out), 2))
@@ -60,9 +63,11 @@ def submit_plan(
         workdir=workdir,
         runtime=runtime,
         runtime_sha256=sha256,
+        machines=machines,
         market_clock=market_clock,
+        queued=queued,
         quotes=quotes(
-            _of_size(_everything(plan, places, quoted)),
+            _of_size(every),
             _on_demand(_at_size(spec, plan.chosen.nodes), places),
         ),
         nodes=plan.chosen.nodes if spec.nodes_min < spec.nodes_max else None,
@@ -80,6 +85,31 @@ def submit_plan(
             writer=new_writer_id(),
             probe=probe,
         )
+
+
+def _kinds(plan: Plan, every: Plan, cache: Path) -> tuple[tuple[str, ...], dict[str, Path]]:
+    """What the job's machines may be, as ``uname -m`` says (nothing: like this host), and what they need that
+    is not installed here. Raises OtherCloudError, IntegrityError, LocalStateError where the chosen ones could
+    not work; a kind that is only a possibility is left out, and that is said."""
+    from arylcloud.cli.assemble import LOCAL
+    from arylcloud.cli.output import hanging, note
+    from arylcloud.core.errors import ArylError
+    from arylcloud.launcher.wheels import foreign, machine_of
+
+    candidates = (plan.chosen, *every.candidates)
+    wanted = {machine_of(c.offer) for c in candidates if c.offer.cloud != LOCAL}
+    kinds: list[str] = []
+    wheels: dict[str, Path] = {}
+    for kind in sorted(wanted):
+        try:
+            wheels |= foreign([kind], cache)
+        except ArylError as error:
+            if kind == machine_of(plan.chosen.offer):
+                raise
+            note(hanging(f"no {kind} machines for this job: {error.message} ({error.hint})", 2))
+            continue
+        kinds.append(kind)
+    return tuple(kinds), wheels
 
 
 def _everything(plan: Plan, places: Folders, quoted: tuple[Offer, ...]) -> Plan:

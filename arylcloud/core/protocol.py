@@ -119,6 +119,8 @@ class JobDoc:
     market_scale: float = 1.0
     workdir_sha256: str | None = None
     runtime_sha256: str = ""
+    machines: tuple[str, ...] = ("x86_64",)
+    """What the runtime runs on, as ``uname -m`` says there; empty: on machines like the launcher's host."""
     schema_version: int = SCHEMA_VERSION
 
 

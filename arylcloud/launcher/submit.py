@@ -35,6 +35,8 @@ class Submission:
     runtime: Path
     """Zip of the machine side, see ``agent/runtime.py``."""
     runtime_sha256: str
+    machines: tuple[str, ...] = ()
+    """As ``JobDoc.machines``."""
     market_clock: MarketClock
     plan_digest: str | None = None
     nodes: int | None = None
@@ -87,6 +89,7 @@ def submit(
         market_scale=s.market_clock.scale,
         workdir_sha256=s.workdir.sha256 if s.workdir is not None else None,
         runtime_sha256=s.runtime_sha256,
+        machines=s.machines,
     )
     if not prefix.create(mail.JOB_KEY, dumps(document)):
         raise ConflictError(f"{prefix.uri} holds a job already")
