@@ -11,7 +11,6 @@ import sys
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Protocol
 
 from arylcloud.agent import deadman, decide, execs, notice, words

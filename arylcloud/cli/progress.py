@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from arylcloud.cli.saves import read_saves
 from arylcloud.core import protocol as mail
 from arylcloud.core.codec import loads
 from arylcloud.core.errors import IntegrityError, StoreError
@@ -27,15 +28,21 @@ class Reading:
     agent_phase: str | None
     at_s: float | None
     """When the newest heartbeat was written."""
+    saves: dict[str, Any] | None = None
+    """How often it saves, and why (``cli/saves``); None = its agent says nothing of it."""
 
 
-def read_progress(store: ObjectStore | None, state: JobState) -> Reading:
+def read_progress(store: ObjectStore | None, state: JobState, *, with_saves: bool = False) -> Reading:
     """From rank 0's heartbeat; a missing or damaged one, or a mailbox that is away (None), is "not
-    known", never 0."""
+    known", never 0. ``with_saves``: ``Reading.saves``, too, for one more read."""
     beat = None
     epoch = next((e for e in reversed(state.epochs) if not e.drain), None)
     if epoch is not None and store is not None:
         beat = read_beat(store, epoch.members[0].lease_id)
+    saves = None
+    ours = beat is not None and epoch is not None and beat.epoch == epoch.number
+    if with_saves and store is not None and beat is not None and ours:
+        saves = read_saves(store, beat)
     newest = state.lineage
     done = newest.step if newest is not None else None
     if beat is not None and beat.step is not None:
@@ -52,6 +59,7 @@ def read_progress(store: ObjectStore | None, state: JobState) -> Reading:
         eta_s=_eta_s(state, beat, done, total),
         agent_phase=str(beat.phase) if beat is not None else None,
         at_s=beat.at_s if beat is not None else None,
+        saves=saves,
     )
 
 

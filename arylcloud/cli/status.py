@@ -79,7 +79,7 @@ def _reading(state: JobState) -> tuple[Reading, str | None]:
     from arylcloud.core.errors import StoreError
 
     try:
-        return read_progress(open_prefix(state.prefix_uri), state), None
+        return read_progress(open_prefix(state.prefix_uri), state, with_saves=True), None
     except StoreError as error:
         return read_progress(None, state), error.message
 
@@ -113,6 +113,7 @@ def _document(state: JobState, reading: Reading) -> dict[str, Any]:
             "min": state.spec.nodes_min,
             "max": state.spec.nodes_max,
         },
+        "saves": reading.saves,
         "usd_so_far": spent(state),
         "eta": None if reading.eta_s is None else (reading.at_s or time.time()) + reading.eta_s,
         "exit_code": state.exit_code,
@@ -138,6 +139,7 @@ def _print(state: JobState, reading: Reading, problem: str | None, launcher: str
     from arylcloud.cli.describe import offer_text
     from arylcloud.cli.money import spent
     from arylcloud.cli.output import hanging, rate, seconds, stdout, usd
+    from arylcloud.cli.saves import saves_text
 
     def row(label: str, text: str) -> None:
         sys.stdout.write(hanging(f"  {label:<10}{text}", 12, sys.stdout) + "\n")
@@ -165,6 +167,9 @@ def _print(state: JobState, reading: Reading, problem: str | None, launcher: str
         pinned = " (asked for: `arylcloud scale JOB auto` frees it)" if state.size_pinned else ""
         range_ = f"{state.spec.nodes_min}..{state.spec.nodes_max}"
         row("nodes", f"{_present(state)} at work, {_wanted(state)} wanted, of {range_}{pinned}")
+    fixed = state.spec.checkpoint.interval_s is not None
+    if reading.saves is not None and (saves := saves_text(reading.saves, fixed=fixed)) is not None:
+        row("saves", saves)
     row("cost", f"{usd(spent(state))} so far")
     for lease in state.open_leases:
         since = seconds(time.time() - lease.intended_at_s)
