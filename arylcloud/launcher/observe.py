@@ -31,6 +31,8 @@ from arylcloud.launcher.state import JobState
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+LONG_S = 2.0
+"""A pause between two signs of life that is worth remembering."""
 
 
 @dataclass(slots=True)
@@ -50,6 +52,9 @@ class Observer:
     """What the heartbeats told of when the mailbox was last listed."""
     _unlisted_since_s: dict[str, float] = field(default_factory=dict)
     _heard_s: dict[str, float] = field(default_factory=dict)
+    _looked_s: float = -math.inf
+    _pauses: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By lease: how long, and when it ended."""
     _end_seen_s: dict[tuple[int, int], float] = field(default_factory=dict)
     _wrote_after_s: dict[tuple[int, int, str], float] = field(default_factory=dict)
     _beats: dict[str, mail.Heartbeat] = field(default_factory=dict)
@@ -92,6 +97,9 @@ class Observer:
             mailbox_ok=mailbox_ok,
             unlisted_s={cloud: now_s - since_s for cloud, since_s in self._unlisted_since_s.items()},
             heard_s_ago={lease_id: now_s - heard_s for lease_id, heard_s in self._heard_s.items()},
+            pauses={
+                lease_id: (long_s, now_s - over_s) for lease_id, (long_s, over_s) in self._pauses.items()
+            },
             end_seen_s_ago={end: now_s - seen_s for end, seen_s in self._end_seen_s.items()},
             wrote_after_s=dict(self._wrote_after_s),
         )
@@ -149,6 +157,8 @@ class Observer:
         for lease_id in self._beats.keys() - wanted:
             del self._beats[lease_id]
             self._heard_s.pop(lease_id, None)
+            self._pauses.pop(lease_id, None)
+        away_s = self.clock.monotonic_s() - self._looked_s
         for lease in state.open_leases:
             beat = self._document(mail.Heartbeat, mail.beat_key(lease.lease_id))
             if beat is None:
@@ -158,8 +168,13 @@ class Observer:
                 silent = lease.phase is LeasePhase.SUSPECT
                 self._heard_s[lease.lease_id] = -math.inf if silent else self.clock.monotonic_s()
             elif (beat.seq, beat.at_s) != (known.seq, known.at_s):
-                self._heard_s[lease.lease_id] = self.clock.monotonic_s()
+                at_s = self.clock.monotonic_s()
+                silent_s = at_s - self._heard_s.get(lease.lease_id, at_s) - away_s
+                if LONG_S <= silent_s < math.inf:
+                    self._pauses[lease.lease_id] = (silent_s, at_s)
+                self._heard_s[lease.lease_id] = at_s
             self._beats[lease.lease_id] = beat
+        self._looked_s = self.clock.monotonic_s()
 
     def _read_ends(self, state: JobState) -> None:
         new: list[tuple[mail.EndDoc, float]] = []

@@ -357,6 +357,41 @@ def test_a_loss_during_a_move_shrinks_and_moves_on(tmp_path: Path) -> None:
     to_the_end(h)
 
 
+@pytest.mark.parametrize("least", [1, 2])
+def test_a_failure_while_a_machine_was_cut_off_is_no_failure(tmp_path: Path, least: int) -> None:
+    """For less than makes it SUSPECT: the commands on both sides lose each other, and exit."""
+    h = running(tmp_path, elastic(least, 2) if least == 1 else spec(2))
+    first = world(h)
+    h.agents.silence(first[1], 5.0)
+    h.tick(3)
+    h.agents.exit_code = 1
+    h.tick()
+    h.agents.exit_code = None
+    wait_for_size(h, 2, beyond=1)
+    assert world(h) == first
+    assert h.state.epoch is not None
+    assert h.state.epoch.resume_step >= 10
+    assert "cut off" in h.state.epoch.reason
+    assert all(x.phase is LeasePhase.READY for x in h.state.open_leases)
+    to_the_end(h)
+
+
+def test_a_failure_that_comes_again_is_the_users(tmp_path: Path) -> None:
+    h = running(tmp_path, spec(2))
+    h.agents.hangs_at = 13  # whatever is tried, no checkpoint comes of it any more
+    for _ in range(3):
+        first = world(h)
+        h.agents.silence(first[1], 5.0)
+        h.tick(3)
+        h.agents.exit_code = 1
+        h.tick()
+        h.agents.exit_code = None
+        h.tick(25)
+    assert h.state.phase is JobPhase.FAILED
+    assert h.state.phase_code == "user_command"
+    assert len([e for e in h.state.epochs if e.members]) == 3
+
+
 def story(folder: Path, crash_in: int | None = None) -> Harness:
     h = Harness(folder, spec=elastic())
     h.agents.total_steps = 70

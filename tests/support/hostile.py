@@ -20,6 +20,7 @@ TROUBLES = ("capacity", "quota", "throttled", "lost_answer", "lost_call")
 SHORT, LONG = 60, 100_000
 """Steps of a job: one that ends amid its troubles, and one that outlasts them all (``quiet`` then says that
 it has almost finished: a world in which the job is over can show nothing any more)."""
+HOLDING = (LeasePhase.INTENDED, LeasePhase.PENDING, LeasePhase.READY, LeasePhase.SUSPECT)
 REQUESTS = 5
 """Of a user, in one story."""
 
@@ -63,15 +64,22 @@ class HostileWorld(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ starts
 
+    GANGS = ((1, 1), (2, 2), (1, 3), (2, 3))
+    """Least and most machines; of several, the job may shrink and grow."""
+
     @initialize(
-        nodes=st.sampled_from([1, 2]),
+        gang=st.sampled_from(range(len(GANGS))),
         warm=st.booleans(),
         steps=st.sampled_from([SHORT, LONG, LONG]),
         calm_s=st.sampled_from([0.0, 5.0]),
     )
-    def start(self, nodes: int, warm: bool, steps: int, calm_s: float) -> None:
+    def start(self, gang: int, warm: bool, steps: int, calm_s: float) -> None:
         """Cold: nothing exists. Warm: it trains, with one checkpoint committed."""
-        self.h = Harness(self.folder, spec=spec(nodes), calm_every_s=calm_s)
+        least, most = self.GANGS[gang % len(self.GANGS)]
+        rule = "shrink" if least < most else "replace"
+        job = spec(most, nodes_min=least, on_node_loss=rule)
+        self.h = Harness(self.folder, spec=job, calm_every_s=calm_s)
+        self.h.agents.collective = least < most
         self.h.world.list_every_s = calm_s
         self.h.agents.total_steps = steps
         if warm:
@@ -236,6 +244,12 @@ class HostileWorld(RuleBasedStateMachine):
         h.request("migrate", to=where)
         h.tick(3)
 
+    @may_move
+    @rule(nodes=st.integers(1, 4))
+    def scale(self, nodes: int) -> None:
+        self.harness.request("scale", nodes=nodes)
+        self.harness.tick(2)
+
     @may_ask
     @rule()
     def stop(self) -> None:
@@ -267,11 +281,24 @@ class HostileWorld(RuleBasedStateMachine):
         if self.h is None:
             return
         state = self.h.state
-        holding = (LeasePhase.INTENDED, LeasePhase.PENDING, LeasePhase.READY, LeasePhase.SUSPECT)
         for index in range(state.spec.nodes_max):
-            filling = [x for x in state.leases.values() if x.index == index and x.phase in holding]
+            filling = [x for x in state.leases.values() if x.index == index and x.phase in HOLDING]
             most = 2 if state.migration is not None or not self.h.clean else 1
             assert len(filling) <= most, [x.lease_id for x in filling]
+
+    @invariant()
+    def no_more_than_are_wanted(self) -> None:
+        """Beside a move, and machines that have yet to hand over; a silent one counts as one of them."""
+        if self.h is None or self.h.state.migration is not None or not self.h.clean:
+            return
+        state = self.h.state
+        spec = state.spec
+        wanted = spec.nodes_max if state.size is None else state.size
+        filling = [x for x in state.leases.values() if x.phase in HOLDING]
+        working = next((e for e in reversed(state.epochs) if e.members), None)
+        busy = {m.lease_id for m in working.members} if working is not None else set()
+        assert len([x for x in filling if x.lease_id not in busy]) <= wanted
+        assert len(filling) <= max(wanted, len(busy) + wanted - min(len(busy), wanted))
 
     @invariant()
     def cut_off_is_not_lost(self) -> None:
@@ -322,6 +349,22 @@ class HostileWorld(RuleBasedStateMachine):
                 self.h.journal.close()
             shutil.rmtree(self.folder, ignore_errors=True)
 
+    def comes_to_its_size(self) -> None:
+        """An elastic job that runs on has as many machines as it should, once nothing stands in the way."""
+        h = self.harness
+        if h.state.spec.nodes_min == h.state.spec.nodes_max or h.agents.total_steps < LONG:
+            return
+        for _ in range(600):
+            state = h.state
+            if state.phase.ended or state.phase is JobPhase.STOPPING:
+                return
+            size = state.spec.nodes_max if state.size is None else state.size
+            if state.epoch is not None and len(state.epoch.members) == size and state.migration is None:
+                return
+            h.tick()
+            h.check()
+        raise AssertionError(f"{h.state.epochs[-1]} after 600 s, though nothing stands in the way")
+
     def quiet(self) -> None:
         """The world heals; the job must come to rest, and everything must add up."""
         h = self.harness
@@ -330,6 +373,7 @@ class HostileWorld(RuleBasedStateMachine):
         h.world.list_lag_s = 0.0
         h.agents.duds = 0
         h.crash_in = None
+        self.comes_to_its_size()
         done = max((agent.step for agent in h.agents.by_instance.values()), default=0)
         h.agents.total_steps = min(h.agents.total_steps, done + 15)
         for _ in range(400):

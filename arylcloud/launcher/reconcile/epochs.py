@@ -6,6 +6,7 @@ from arylcloud.core.phases import LeasePhase
 from arylcloud.core.protocol import AgentPhase
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.reconcile.draft import HEARD, Draft
+from arylcloud.launcher.reconcile.echo import echoed
 from arylcloud.launcher.reconcile.membership import Change, change, left_behind, next_members
 from arylcloud.launcher.state import Epoch, Lease
 
@@ -37,7 +38,10 @@ def advance(d: Draft) -> None:
     if coming is not None:
         hurried = found is not None and found.hurry  # whoever was left behind has no time to save, either
         grace_s = d.timing.loss_grace_s if hurried else None
-        d.open_epoch(coming, _reason(d, epoch, {m.lease_id for m in coming}), grace_s)
+        here = {m.lease_id for m in coming}
+        again = epoch is not None and found is not None and here == {m.lease_id for m in epoch.members}
+        reason = found.why if again and found is not None and found.at_once else _reason(d, epoch, here)
+        d.open_epoch(coming, reason, grace_s)
 
 
 def handed_over(d: Draft, epoch: Epoch, change: Change | None, *, wait: bool = False) -> bool:
@@ -72,6 +76,9 @@ def _change(d: Draft, epoch: Epoch) -> Change | None:
         beats = [d.beat(lease) for lease in d.members(epoch)]
         if any(b is not None and b.phase is AgentPhase.BROKEN and b.epoch == epoch.number for b in beats):
             return Change(why=f"{epoch.resume_from} is damaged")
+    text = echoed(d, epoch)
+    if text is not None:
+        return Change(why=text, hurry=True, at_once=True)
     if d.elastic:
         return change(d, epoch)
     holders = {lease.lease_id for lease in d.holders().values()}

@@ -6,18 +6,14 @@ before the machine is counted as lost.
 
 from __future__ import annotations
 
-from typing import Final
-
 from arylcloud.core import events as ev
 from arylcloud.core.phases import LeasePhase
 from arylcloud.core.ports import Billing, EndCause, Machine, MachineState
-from arylcloud.core.protocol import AgentPhase, EndDoc, Heartbeat, Notice
+from arylcloud.core.protocol import AgentPhase, Heartbeat, Notice
 from arylcloud.launcher.reconcile import trainings
 from arylcloud.launcher.reconcile.draft import HEARD, Draft
-from arylcloud.launcher.state import Epoch, Lease
-
-SIGNAL_PROOF_S: Final = 5.0
-"""A command that died of a signal has died with its machine, unless the machine is heard this much later."""
+from arylcloud.launcher.reconcile.echo import outlived
+from arylcloud.launcher.state import Lease
 
 
 def note_facts(d: Draft) -> None:
@@ -154,7 +150,7 @@ def _commands_ended(d: Draft) -> None:
         elif epoch is None or end.epoch != epoch.number:
             counts = False
         else:
-            counts = end.finished or (not end.signalled and end.exit_code != 0 and _outlived(d, epoch, end))
+            counts = end.finished or (not end.signalled and end.exit_code != 0 and outlived(d, epoch, end))
         if counts:
             d.note(
                 ev.CommandEnded(
@@ -166,31 +162,6 @@ def _commands_ended(d: Draft) -> None:
                 ),
                 cause_id=f"end e{end.epoch} r{end.rank}",
             )
-
-
-def _outlived(d: Draft, epoch: Epoch, end: EndDoc) -> bool:
-    """Whether every machine of the epoch was well after the command failed: then the failure is the
-    user's. Else it may be the echo of a lost machine (peers fail, shutdowns send signals)."""
-    proof_s = SIGNAL_PROOF_S if end.exit_code > 128 else 0.0
-    for lease in d.members(epoch):
-        beat = d.beat(lease)
-        if beat is None or beat.notice is not None or lease.phase is LeasePhase.DOOMED:
-            return False
-        if lease.lease_id == end.lease_id:
-            well = beat.at_s >= end.at_s + proof_s  # two moments of one clock
-        else:
-            wrote_after_s = d.observed.wrote_after_s.get((end.epoch, end.rank, lease.lease_id), 0.0)
-            well = _heard_after(d, lease, end, proof_s) or wrote_after_s > proof_s
-        if not well:
-            return False
-    return True
-
-
-def _heard_after(d: Draft, lease: Lease, end: EndDoc, proof_s: float) -> bool:
-    """A peer's heartbeat has changed since we saw the end: in our own time."""
-    seen_s = d.observed.end_seen_s_ago.get((end.epoch, end.rank))
-    heard_s = d.observed.heard_s_ago.get(lease.lease_id)
-    return seen_s is not None and heard_s is not None and heard_s < seen_s and seen_s - heard_s >= proof_s
 
 
 def _left(d: Draft) -> None:
