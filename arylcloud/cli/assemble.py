@@ -33,7 +33,9 @@ LOCAL_TIMING = Timing(
     tick_s=0.2, boot_timeout_s=60.0, landing_s=10.0, list_lag_s=5.0, drain_timeout_s=120.0, end_retry_s=2.0
 )
 """The local cloud answers in milliseconds: waiting there as for a real one helps nobody."""
-POOL_TIMING = replace(LOCAL_TIMING, capacity_bar_market_s=15.0, region_cooldown_market_s=0.0)
+POOL_TIMING = replace(
+    LOCAL_TIMING, capacity_bar_market_s=15.0, region_cooldown_market_s=0.0, regain_s=15.0, gather_s=20.0
+)
 """One's own machines are free again whenever their owner says so, and are asked for nothing."""
 CALM_EVERY_S = 5.0
 """Between two lists of a bucket while a job simply runs (``launcher/observe``)."""
