@@ -20,6 +20,8 @@ from arylcloud.launcher.state import JobState, Lease
 log = logging.getLogger(__name__)
 ASK_AGAIN_S = 5.0
 """A history that has just failed, or not shown what it should, is not asked more often."""
+CLOCKS_DIFFER_S = 300.0
+"""A step that its cloud dates up to so much later may be the one that we have just seen, by our own clock."""
 
 
 @dataclass(slots=True)
@@ -31,6 +33,8 @@ class Prices:
     """The one that the journal's moments are by."""
     _seen: dict[str, PricePoint] = field(default_factory=dict)
     """By lease: the price that its cloud named last, and since when (market seconds) we saw that one."""
+    _later: dict[str, frozenset[float]] = field(default_factory=dict)
+    """By lease: prices that its history dates after the moment up to which it was read."""
     _asked_s: dict[str, float] = field(default_factory=dict)
     """Monotonic seconds."""
 
@@ -87,7 +91,8 @@ class Prices:
         seen, lease = self._seen.get(released.lease_id), state.leases[released.lease_id]
         if seen is None or seen.from_s >= released.ended_s:
             return state
-        if seen.usd_per_hour in {point.usd_per_hour for point in lease.prices}:
+        later = self._later.get(released.lease_id, frozenset())  # it moved once the machine had ended
+        if seen.usd_per_hour in {point.usd_per_hour for point in lease.prices} | later:
             return state
         return self.note(state, _step(lease, seen))
 
@@ -100,7 +105,9 @@ class Prices:
         where they could not be read."""
         assert lease.launched_s is not None
         self._asked_s[lease.lease_id] = self.clock.monotonic_s()
-        history, problem = self._history(lease.offer, lease.launched_s, max(until_s, lease.launched_s))
+        to_s = max(until_s, lease.launched_s) + CLOCKS_DIFFER_S
+        history, problem = self._history(lease.offer, lease.launched_s, to_s)
+        self._later[lease.lease_id] = frozenset(p.usd_per_hour for p in history if p.from_s >= until_s)
         if problem is None and not history and not lease.prices:
             problem = "it is empty"
         for event in new_steps(lease, history, until_s):

@@ -73,6 +73,8 @@ class World:
     clock: ManualClock
     cloud: str = "aws"
     market_clock: MarketClock = field(default_factory=MarketClock)
+    notice_s: float = 20.0
+    billing: Billing = field(default_factory=lambda: Billing(first_hour_interruption_free=True))
     troubles: deque[Trouble] = field(default_factory=deque)
     """For the next creates, in order; then what ``trouble_of`` says."""
     trouble_of: Callable[[MachineSpec], Trouble] = field(default=lambda _spec: "none")
@@ -178,8 +180,8 @@ class World:
 
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            notice_s=20.0,
-            billing=Billing(first_hour_interruption_free=True),
+            notice_s=self.notice_s,
+            billing=self.billing,
             market_clock=self.market_clock,
             boot_s=3.0,
             list_every_s=self.list_every_s,
@@ -265,8 +267,9 @@ class World:
         if self.histories_fail:
             raise ThrottledError("price history: request limit exceeded")
         if offer.key in self.steps:
+            known_s = min(to_s, self._market_now_s())
             shown = [
-                p for p in self.steps[offer.key] if p.from_s not in self.hidden_steps and p.from_s <= to_s
+                p for p in self.steps[offer.key] if p.from_s not in self.hidden_steps and p.from_s <= known_s
             ]
             before = [p.from_s for p in shown if p.from_s <= from_s]
             return tuple(p for p in shown if not before or p.from_s >= before[-1])

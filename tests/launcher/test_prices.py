@@ -178,3 +178,23 @@ def test_what_limits_go_by(tmp_path: Path) -> None:
     assert spent_usd(state, h.clock.at_s) is None
     more = (1.25 - 1.0) * (lease.prices[1].from_s - (lease.launched_s or 0.0)) / 3600
     assert spent_for_limits_usd(state, h.clock.at_s) == pytest.approx(exact + more, abs=2e-6)
+
+
+def test_a_price_that_moved_after_the_end_is_not_its_machines(tmp_path: Path) -> None:
+    """Its cloud's clock is half a minute ahead of the launcher's, and its list shows the price of now for what
+    has ended, too: by the launcher's clock that was before the end."""
+    h = Harness(tmp_path)
+    h.world.ahead_s, h.world.end_lag_s = 30.0, 6.0
+    h.until(RUNNING)
+    h.tick(20)
+    machine = h.running[0]
+    h.world.interrupt(machine.instance_id)
+    later_s = h.clock.at_s + h.world.ahead_s + 2.0
+    h.world.steps[OFFERS[0].key] = (
+        PricePoint(from_s=0.0, usd_per_hour=1.0),
+        PricePoint(from_s=later_s, usd_per_hour=1.05),
+    )
+    h.until(JobPhase.SUCCEEDED)
+    lease = h.state.leases[machine.spec.lease_id]
+    assert lease.cause == "interrupted"
+    assert [p.usd_per_hour for p in lease.prices] == [1.0]

@@ -1,0 +1,208 @@
+"""What the clouds of the chaos do, by one seeded generator: capacity that comes and goes, prices that move,
+lists that lag or fail, answers that are lost, machines that are taken with a word or without.
+
+Everything stays within what the ports promise (a create lands within ``Timing.landing_s``, a list lags less
+than ``Timing.list_lag_s``, ends are shown for ten minutes): beyond that nothing could be promised either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from arylcloud.core.clock import ManualClock
+from arylcloud.core.offer import Market, Offer
+from arylcloud.core.ports import Billing, EndCause, MachineSpec, PricePoint
+from arylcloud.simulation.world import Trouble, World, WorldMachine
+
+TYPES = {"aws": "p3.2xlarge", "gcp": "n1-standard-8-v100-1"}
+REGIONS = {"aws": ("us-east-1", "us-west-2"), "gcp": ("us-central1", "europe-west4")}
+SPELLS: Mapping[str, tuple[float, float, float]] = {
+    # how often an hour, shortest, longest (seconds)
+    "aws cannot be listed": (2.0, 20.0, 150.0),
+    "gcp cannot be listed": (2.0, 20.0, 150.0),
+    "nothing can be ended": (2.0, 10.0, 60.0),
+    "no price history": (2.0, 20.0, 120.0),
+    "the store is away": (3.0, 5.0, 100.0),
+    "throttled": (3.0, 10.0, 60.0),
+}
+LOSSES_PER_S = 1 / (20 * 60)
+"""Of each spot machine: half of them announced."""
+FULL_EVERY_S, FULL_FOR_S = 720.0, 240.0
+PRICE_EVERY_S = 600.0
+
+
+def offers() -> tuple[Offer, ...]:
+    """Two clouds, two regions each, two zones each on spot; one zone each on demand."""
+    found = []
+    for cloud, regions in REGIONS.items():
+        for r, region in enumerate(regions):
+            for z, zone in enumerate("ab"):
+                usd = 0.9 + 0.1 * r + 0.07 * z + (0.05 if cloud == "gcp" else 0.0)
+                found.append(_offer(cloud, region, f"{region}-{zone}", Market.SPOT, usd))
+            found.append(_offer(cloud, region, f"{region}-a", Market.ON_DEMAND, 3.06 + 0.02 * r))
+    return tuple(found)
+
+
+def _offer(cloud: str, region: str, zone: str, market: Market, usd: float) -> Offer:
+    return Offer(
+        cloud=cloud,
+        region=region,
+        zone=zone,
+        instance_type=TYPES[cloud],
+        gpu="V100",
+        gpu_count=1,
+        gpu_mem_gib=16.0,
+        vcpus=8.0,
+        mem_gib=61.0,
+        market=market,
+        usd_per_hour=usd,
+        as_of="2026-11-30",
+        source="chaos",
+    )
+
+
+@dataclass(slots=True)
+class Sky:
+    """The clouds of one home's jobs (a journal sees its own machines alone), and their weather."""
+
+    clock: ManualClock
+    rng: np.random.Generator
+    hours: float
+    began_s: float
+    worlds: dict[str, World] = field(default_factory=dict)
+    spells: tuple[tuple[str, float, float], ...] = ()
+    losses: int = 0
+    notices: int = 0
+    clear: bool = False
+    _offers: tuple[Offer, ...] = field(default_factory=offers)
+    _ranked: tuple[float, tuple[Offer, ...]] = (-math.inf, ())
+
+    def __post_init__(self) -> None:
+        for cloud in REGIONS:
+            self.worlds[cloud] = World(
+                clock=self.clock,
+                cloud=cloud,
+                notice_s=120.0 if cloud == "aws" else 30.0,
+                billing=Billing(first_hour_interruption_free=cloud == "aws"),
+                list_every_s=10.0,
+                forget_s=900.0,
+                ahead_s=float(self.rng.uniform(-60, 60)),
+                list_lag_s=float(self.rng.uniform(0, 40)),
+                end_lag_s=float(self.rng.uniform(0, 20)),
+                trouble_of=self._trouble,
+                steps={o.key: self._prices(o) for o in self._offers if o.cloud == cloud},
+            )
+        self.spells = tuple(self._spells())
+
+    def _prices(self, offer: Offer) -> tuple[PricePoint, ...]:
+        usd = offer.usd_per_hour or 0.0
+        points = [PricePoint(from_s=0.0, usd_per_hour=usd)]
+        at_s = self.began_s
+        while offer.market is Market.SPOT and at_s < self.began_s + 3 * 3600 * self.hours:
+            at_s += float(self.rng.exponential(PRICE_EVERY_S)) + 1.0
+            moved = round(usd * float(self.rng.uniform(0.75, 1.3)), 4)
+            points.append(PricePoint(from_s=at_s, usd_per_hour=moved))
+        return tuple(points)
+
+    def _spells(self) -> list[tuple[str, float, float]]:
+        found = []
+        for name, (per_hour, least_s, most_s) in SPELLS.items():
+            for _ in range(max(1, round(per_hour * self.hours))):
+                from_s = self.began_s + float(self.rng.uniform(0.02, 0.9)) * 3600 * self.hours
+                found.append((name, from_s, from_s + float(self.rng.uniform(least_s, most_s))))
+        return found
+
+    def is_on(self, name: str) -> bool:
+        now_s = self.clock.at_s
+        return not self.clear and any(n == name and a <= now_s < b for n, a, b in self.spells)
+
+    def _trouble(self, _spec: MachineSpec) -> Trouble:
+        if self.clear:
+            return "none"
+        if self.is_on("throttled"):
+            return "throttled"
+        for world in self.worlds.values():
+            world.landing_s = float(self.rng.uniform(1, 70))
+        chances: dict[Trouble, float] = {
+            "throttled": 0.04,
+            "capacity": 0.05,
+            "lost_answer": 0.05,
+            "lost_call": 0.03,
+            "capacity_and_lands": 0.02,
+            "quota": 0.002,
+        }
+        drawn = float(self.rng.random())
+        for trouble, chance in chances.items():
+            drawn -= chance
+            if drawn < 0:
+                return trouble
+        return "none"
+
+    def ranking(self) -> tuple[Offer, ...]:
+        """Every offer at its price now, the cheapest first: what a planner would say of one type."""
+        if self._ranked[0] == self.clock.at_s:
+            return self._ranked[1]
+        priced = []
+        for offer in self._offers:
+            world = self.worlds[offer.cloud]
+            at_s = self.clock.at_s + world.ahead_s
+            usd = [p.usd_per_hour for p in world.steps[offer.key] if p.from_s <= at_s][-1]
+            priced.append(replace(offer, usd_per_hour=usd))
+        self._ranked = (self.clock.at_s, tuple(sorted(priced, key=lambda o: (o.usd_per_hour or 0.0, o.key))))
+        return self._ranked[1]
+
+    # ------------------------------------------------------------ time
+
+    def step(self, seconds: float) -> None:
+        """The clock has moved by ``seconds``."""
+        for cloud, world in self.worlds.items():
+            world.lists_fail = self.is_on(f"{cloud} cannot be listed")
+            world.ends_fail = self.is_on("nothing can be ended")
+            world.histories_fail = self.is_on("no price history")
+            world.advance(0.0)
+            if self.clear:
+                world.full.clear()
+                continue
+            for offer in self._offers:
+                if offer.cloud == cloud and offer.market is Market.SPOT:
+                    mean_s = FULL_FOR_S if offer.key in world.full else FULL_EVERY_S
+                    if self.rng.random() < seconds / mean_s:
+                        world.full ^= {offer.key}
+            self._take(world, seconds)
+
+    def _take(self, world: World, seconds: float) -> None:
+        spot = [m for m in world.alive if m.spec.offer.market is Market.SPOT]
+        for _ in range(int(self.rng.poisson(len(spot) * seconds * LOSSES_PER_S)) if spot else 0):
+            victim = spot[int(self.rng.integers(len(spot)))]
+            if self.rng.random() < 0.5:
+                world.interrupt(victim.instance_id)
+                self.losses += 1
+            elif victim.acts_at_s is None:
+                world.notice(victim.instance_id, world.notice_s * float(self.rng.uniform(0.5, 1.0)))
+                self.notices += 1
+
+
+def bill_micro(world: World, machine: WorldMachine) -> int:
+    """What the cloud charges for it, in whole micro-dollars: per second by the price in force, a minute at
+    least (what is beyond its end at the last price), nothing for what it took back in the first hour where
+    that is free. By its own clock."""
+    if machine.ended_s is None:
+        raise ValueError(f"{machine.instance_id} has not ended: its bill is not known")
+    from_s, ended_s = machine.lands_at_s + world.ahead_s, machine.ended_s + world.ahead_s
+    taken = machine.cause is EndCause.INTERRUPTED and machine.spec.offer.market is Market.SPOT
+    if taken and world.billing.first_hour_interruption_free and ended_s - from_s < 3600.0:
+        return 0
+    to_s = max(ended_s, from_s + world.billing.minimum_s)
+    usd = Fraction(0)
+    points = [p for p in world.steps[machine.spec.offer.key] if p.from_s < ended_s]
+    for number, point in enumerate(points):
+        next_s = points[number + 1].from_s if number + 1 < len(points) else math.inf
+        a, b = max(point.from_s, from_s), min(next_s, to_s)
+        if b > a:
+            usd += Fraction(point.usd_per_hour) * (Fraction(b) - Fraction(a))
+    return round(usd / 3600 * 1_000_000)
