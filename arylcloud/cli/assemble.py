@@ -30,7 +30,15 @@ NEAR = frozenset({LOCAL, "pool"})
 ALL_OFFERS = 2000
 """Candidates that a launcher keeps to choose replacements from."""
 LOCAL_TIMING = Timing(
-    tick_s=0.2, boot_timeout_s=60.0, landing_s=10.0, list_lag_s=5.0, drain_timeout_s=120.0, end_retry_s=2.0
+    tick_s=0.2,
+    boot_timeout_s=60.0,
+    landing_s=10.0,
+    list_lag_s=5.0,
+    drain_timeout_s=120.0,
+    end_retry_s=2.0,
+    gather_s=20.0,
+    grow_every_s=30.0,
+    regain_s=5.0,
 )
 """The local cloud answers in milliseconds: waiting there as for a real one helps nobody."""
 POOL_TIMING = replace(

@@ -418,6 +418,7 @@ def test_a_crash_anywhere_converges(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_a_crash_at_every_point_converges(tmp_path: Path) -> None:
     points = story(tmp_path / "whole").points
     for point in range(1, points):
