@@ -5,7 +5,8 @@ leaves the others waiting for it. Rank 0 adds up everybody's gradients at ``$MAS
 order of rank.
 
 E2E_STEPS  E2E_STEP_S  E2E_SAVE_EVERY  E2E_SAVE_S  how many, how long each at least, how often saved, how
-slow the disk E2E_LOG    a file that gets one line per fact: ``attempt epoch rank monotonic-seconds what …``
+slow the disk E2E_TORCH  1: gradients by PyTorch's autograd, sums by its Gloo (``with_torch.py``)
+E2E_LOG    a file that gets one line per fact: ``attempt epoch rank monotonic-seconds what …``
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ STEP_S = float(os.environ.get("E2E_STEP_S", "0.01"))
 SAVE_EVERY = int(os.environ.get("E2E_SAVE_EVERY", "20"))
 SAVE_S = float(os.environ.get("E2E_SAVE_S", "0"))
 LOG = os.environ.get("E2E_LOG")
+TORCH = os.environ.get("E2E_TORCH") == "1"
+if TORCH:
+    import with_torch
 ME = aryl.info()
 WHO = f"{ME.attempt} {os.environ.get('ARYL_EPOCH', '0')} {ME.rank}"
 CONNECT_S, LOOK_S = 30.0, 0.2
@@ -118,15 +122,14 @@ def sample(index: int) -> tuple[list[float], float]:
     return x, math.tanh(sum(x[::2]) - sum(x[1::3])) + 0.1 * math.cos(index)
 
 
-def gradients(weights: list[float], indices: tuple[int, ...]) -> tuple[float, list[float]]:
-    """Mean squared error over ``indices``, and its slope."""
+def gradients(weights: list[float], samples: list[tuple[list[float], float]]) -> tuple[float, list[float]]:
+    """Mean squared error over the samples, and its slope."""
     loss, slope = 0.0, [0.0] * WIDTH
-    for index in indices:
-        x, y = sample(index)
+    for x, y in samples:
         error = sum(w * v for w, v in zip(weights, x, strict=True)) - y
-        loss += error * error / len(indices)
+        loss += error * error / len(samples)
         for k in range(WIDTH):
-            slope[k] += 2 * error * x[k] / len(indices)
+            slope[k] += 2 * error * x[k] / len(samples)
     return loss, slope
 
 
@@ -142,6 +145,7 @@ def save(step: int, weights: list[float]) -> None:
 
 def main() -> int:
     aryl.install()
+    peers_of, slopes_of = (with_torch.Peers, with_torch.gradients) if TORCH else (Peers, gradients)
     weights, step, seen = [0.0] * WIDTH, 0, 0
     if (resume := aryl.latest()) is not None:
         state = json.loads((Path(resume) / "state.json").read_text())
@@ -150,7 +154,7 @@ def main() -> int:
     say(f"start {step} of {ME.world}")
     saved = step
     try:
-        peers = Peers()
+        peers = peers_of()
         steps = aryl.Steps(
             aryl.Order(SIZE, seed=3), global_batch=BATCH, micro_batch=MICRO, seen=seen, until=STEPS * BATCH
         )
@@ -158,7 +162,7 @@ def main() -> int:
             time.sleep(STEP_S)
             total = [0.0] * (WIDTH + 3)
             for micro in one.micro:
-                loss, slope = gradients(weights, micro.indices)
+                loss, slope = slopes_of(weights, [sample(i) for i in micro.indices])
                 found = [loss, *slope, sum(micro.indices) / len(micro.indices)]
                 total = [a + micro.weight * b for a, b in zip(total, [*found, 0.0], strict=True)]
             total[-1] = float(aryl.should_stop())
@@ -174,7 +178,7 @@ def main() -> int:
                 saved = step
     except Stopped:
         pass  # what has been done together is whole: rank 0 has it
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # the latter is Gloo's
         say(f"failed {error}")
         print(f"rank {ME.rank}: {error}", file=sys.stderr)
         return 75
