@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
+import resource
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +29,51 @@ _NOWHERE = {
     "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
 }
 """No test may ever reach the account of the person who runs it."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("arylcloud")
+    group.addoption(
+        "--shuffle", type=int, metavar="SEED", help="modules, and tests in each, in another order"
+    )
+    group.addoption(
+        "--costs",
+        metavar="FILE",
+        help="append a line of JSON for each test: its name, its seconds, its CPU seconds (with those of "
+        "processes that it waited for)",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seed = config.getoption("--shuffle")
+    if seed is None:
+        return
+    modules: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    rng = random.Random(seed)
+    groups = list(modules.values())
+    rng.shuffle(groups)
+    for group in groups:
+        rng.shuffle(group)
+    items[:] = [item for group in groups for item in group]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    path = item.config.getoption("--costs")
+    begun_s, cpu_s = time.perf_counter(), _cpu_s()
+    done = yield
+    if path is not None:
+        line = [item.nodeid, round(time.perf_counter() - begun_s, 3), round(_cpu_s() - cpu_s, 3)]
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+    return done
+
+
+def _cpu_s() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 @pytest.fixture(autouse=True, scope="session")

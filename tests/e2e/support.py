@@ -174,6 +174,7 @@ class Home:
         self._folder = folder
         self._warm = warm
         self._children: list[Child] = []
+        self._states: dict[tuple[int, str], JobState] = {}
         self._guest = cloud_of is not None
         (self.path / "cache").symlink_to(warm.cache)
         if market is not None:
@@ -295,7 +296,14 @@ class Home:
             return journal.records(job_id)
 
     def state(self, job_id: str) -> JobState:
-        return replay(self.events(job_id))
+        """Folded on from where the last look ended: tests look fifty times a second."""
+        path = self.state_dir / "journal.db"
+        with Journal(path) as journal:
+            key = path.stat().st_ino, job_id
+            known = self._states.get(key)
+            found = replay(journal.records(job_id, after=known.seq if known else 0), known)
+        self._states[key] = found
+        return found
 
     def jobs(self) -> tuple[str, ...]:
         with Journal(self.state_dir / "journal.db") as journal:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-from clouds.asking import DIGITS, arylcloud, spec
+from clouds import leaks
+from clouds.asking import DIGITS, PATIENCE_S, arylcloud, begin, first_checkpoint, spec
 from clouds.azure.emulator import AzureEmulator, pretty
 from clouds.azure.offers import offer
 from clouds.azure.subscription import Size, Subscription
+from clouds.stores.blob import Azure
 from providers.contract import gone, wait_for
 
 from arylcloud.core.offer import Offer
@@ -32,14 +34,15 @@ def rows() -> tuple[Offer, ...]:
     return table.take(select(table, Query(infra=(HERE,))) & table.plannable).offers()
 
 
-@pytest.fixture
-def booting(tmp_path: Path) -> Iterator[AzureEmulator]:
-    with AzureEmulator(ca=tmp_path, boots=tmp_path / "azure") as emulator:
+@pytest.fixture(scope="module")
+def booting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureEmulator]:
+    """One for all tests: each has a subscription of its own."""
+    folder = tmp_path_factory.mktemp("azure")
+    with AzureEmulator(ca=folder, boots=folder / "azure") as emulator:
         yield emulator
 
 
-@pytest.fixture
-def rich(booting: AzureEmulator, monkeypatch: pytest.MonkeyPatch) -> Subscription:
+def enriched(booting: AzureEmulator) -> Subscription:
     """A subscription for which everything in the catalogue is to be had, at the catalogue's prices."""
     then_s = time.time() - 86400
     offers = rows()
@@ -48,7 +51,12 @@ def rich(booting: AzureEmulator, monkeypatch: pytest.MonkeyPatch) -> Subscriptio
         for o in offers
     }
     usd = {(o.region, o.instance_type, o.market.value): [(then_s, o.usd_per_hour or 0.0)] for o in offers}
-    made = booting.subscription(usd=usd, sizes=sizes, allocate_s=0.1, boot_s=0.3, end_s=0.3)
+    return booting.subscription(usd=usd, sizes=sizes, allocate_s=0.1, boot_s=0.3, end_s=0.3)
+
+
+@pytest.fixture
+def rich(booting: AzureEmulator, monkeypatch: pytest.MonkeyPatch) -> Subscription:
+    made = enriched(booting)
     for name in ("IDENTITY_ENDPOINT", "IDENTITY_HEADER"):
         monkeypatch.delenv(name, raising=False)
     for name, value in booting.environ(made).items():
@@ -61,49 +69,85 @@ def launch(home: Path, store: Path, pace: str = FIRST) -> list[str]:
     return ["launch", job, "--infra", HERE, "--env", pace, "--store", store.as_uri(), "-y", "--json"]
 
 
-def test_digits_train_on_azure(booting: AzureEmulator, rich: Subscription, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    done = arylcloud(home, *launch(home, tmp_path / "store"))
-    assert booting.boots is not None
-    consoles = "\n".join(booting.boots.console(vm.id) for vm in rich.vms.values())
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{consoles}\n{pretty(rich)}"
-    (vm,) = rich.vms.values()
-    assert vm.cause in ("delete", "self")
-    wait_for(lambda: vm.gone, "its end")
-    assert booting.boots.running == []
-    report = json.loads(arylcloud(home, "report", json.loads(done.stdout)["job_id"], "--json").stdout)
-    assert report["usd"]["total"] == pytest.approx(rich.bill()[vm.name], abs=0.0005)
-    swept = arylcloud(home, "gc", "--json")
-    assert swept.returncode == 0, swept.stderr
-    assert [r["kind"] for r in json.loads(swept.stdout)["resources"] if r["removed"]] == ["resource-group"]
-    wait_for(lambda: not rich.left(), "an empty subscription")
-    assert rich.roles == {}
+@dataclass(frozen=True)
+class Road:
+    """A job that has gone the whole road: launched without naming a store, warned, gone on elsewhere."""
+
+    home: Path
+    emulator: AzureEmulator
+    subscription: Subscription
+    blobs: Azure
+    environ: dict[str, str]
+    document: dict[str, Any]
+    said: str
+    promised_s: float
+
+    def cli(self, *args: str) -> subprocess.CompletedProcess[str]:
+        return arylcloud(self.home, *args, **self.environ)
 
 
-def test_a_notice_on_the_way(booting: AzureEmulator, rich: Subscription, tmp_path: Path) -> None:
-    """Notice by Scheduled Events, handed over, gone on elsewhere; the report is what Azure bills."""
-    home, store = tmp_path / "home", tmp_path / "store"
-    run = subprocess.Popen(
-        [sys.executable, "-m", "arylcloud", *launch(home, store, "DIGITS_STEP_S=0.02")],
-        env={**os.environ, "ARYLCLOUD_HOME": str(home)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    wait_for(lambda: list(store.glob("jobs/*/ckpt/manifests/*")), "a checkpoint", 120.0)
-    (first,) = rich.live()
-    booting.machines.notice(rich, first, 25.0)
-    assert first.notice_acts_s is not None
-    promised_s = first.notice_acts_s
-    out, err = run.communicate(timeout=200)
-    assert run.returncode == 0, err
-    assert len(rich.vms) == 2
+@pytest.fixture(scope="module")
+def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
+    folder = tmp_path_factory.mktemp("road")
+    home = folder / "home"
+    args = ["launch", str(DIGITS / "job.yaml"), "--infra", HERE, "--env", "DIGITS_STEP_S=0.015", "--json"]
+    with AzureEmulator(ca=folder, boots=folder / "azure") as emulator, Azure() as blobs:
+        blobs.behind(emulator.arm)
+        made = enriched(emulator)
+        endpoint = blobs.settings["blob_endpoint"]
+        environ = {**emulator.environ(made), "ARYLCLOUD_AZURE__BLOB_ENDPOINT": endpoint}
+        run = begin(home, *args, "-y", **environ)
+        wait_for(lambda: not run.running or first_checkpoint(home), "a checkpoint", 120.0)
+        promised_s = 0.0
+        for vm in made.live():
+            emulator.machines.notice(made, vm, 25.0)
+            promised_s = vm.notice_acts_s or 0.0
+        code = run.wait(PATIENCE_S)
+        assert emulator.boots is not None
+        consoles = "\n".join(emulator.boots.console(vm.id) for vm in made.vms.values())
+        assert code == 0, f"{run.out}\n{run.err}\n{consoles}\n{pretty(made)}"
+        yield Road(home, emulator, made, blobs, environ, json.loads(run.out), run.err, promised_s)
+
+
+def test_a_notice_on_the_way(road: Road) -> None:
+    """By Scheduled Events: handed over, gone on elsewhere; the report is what Azure bills."""
+    first, second = road.subscription.vms.values()
+    assert second.cause in ("delete", "self")
     assert first.ending_s is not None
-    assert first.ending_s < promised_s  # acknowledged by its agent, or ended by the launcher: not waited for
-    report = json.loads(arylcloud(home, "report", json.loads(out)["job_id"], "--json").stdout)
-    assert report["usd"]["total"] == pytest.approx(sum(rich.bill().values()), abs=0.001)
-    assert booting.boots is not None
-    wait_for(lambda: booting.boots is not None and booting.boots.running == [], "no machine")
+    assert first.ending_s < road.promised_s  # acknowledged by its agent, or ended by the launcher
+    report = json.loads(road.cli("report", road.document["job_id"], "--json").stdout)
+    assert (report["phase"], report["interruptions"], report["final_step"]) == ("succeeded", 1, 1000)
+    assert report["usd"]["compute"] == pytest.approx(sum(road.subscription.bill().values()), abs=0.001)
+    boots = road.emulator.boots
+    wait_for(lambda: boots is not None and boots.running == [], "no machine")
+
+
+def test_in_an_account_of_its_own(road: Road) -> None:
+    """Machines run as an identity of the job's own."""
+    blobs = road.blobs
+    assert road.document["prefix_uri"].startswith("az://arylcloud@aryl")
+    assert "will make the bucket" in road.said
+    for vm in road.subscription.vms.values():
+        assert len(vm.doc["identity"]["userAssignedIdentities"]) == 1
+        assert len(leaks.links(vm.user_data)) == 1
+        assert leaks.of_machine(vm.user_data, [road.subscription.client]) == []
+    wait_for(lambda: blobs.calls.count("DELETE userAssignedIdentities") == 1, "the end of the identity", 60.0)
+    assert not [key for key in blobs.things if "/containers/" in key and "/roleassignments/" in key]
+    logs = road.cli("logs", road.document["job_id"])
+    assert logs.returncode == 0
+    assert logs.stdout
+
+
+def test_gc_leaves_nothing_of_the_job(road: Road) -> None:
+    swept = road.cli("gc", "--json")
+    assert swept.returncode == 0, swept.stderr
+    removed = {one["kind"] for one in json.loads(swept.stdout)["resources"] if one["removed"]}
+    assert removed == {"resource-group", "role-definition"}
+    kinds = {key.split("/")[-2] for key in road.blobs.things}
+    assert kinds == {"storageaccounts", "containers", "roleassignments"}  # the account, and the user's role
+    stores = f"/subscriptions/{road.subscription.id}/resourceGroups/arylcloud-stores"
+    wait_for(lambda: road.subscription.left() == [stores], "a subscription with nothing but its stores")
+    assert road.subscription.roles == {}
 
 
 def test_a_machine_deletes_itself(booting: AzureEmulator, rich: Subscription, tmp_path: Path) -> None:
