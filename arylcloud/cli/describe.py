@@ -71,6 +71,8 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
             return f"the {event.limit} cannot be watched: {event.text}"
         case ev.LimitNear():
             return f"{event.limit}: {event.text}"
+        case ev.QueueDecided():
+            return f"its turn, on {event.gpu}: {event.why}"
         case ev.StallSeen():
             then = {"report": "", "restart": "; starting it again", "stop": "; stopping the job"}[event.do]
             return f"{event.kind}: {event.text}{then}"

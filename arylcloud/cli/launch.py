@@ -34,6 +34,9 @@ def launch(
     job: Annotated[Path, typer.Argument(help="Job file (ours or SkyPilot's), or a plan.json.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return at once; the job goes on.")] = False,
+    queue: Annotated[
+        bool, typer.Option("--queue", help="`serve --policy` says when it runs; return at once.")
+    ] = False,
     dryrun: Annotated[bool, typer.Option("--dryrun", "--dry-run", help="Stop after the quote.")] = False,
     allow_stale: Annotated[
         bool,
@@ -102,7 +105,10 @@ def launch(
                 prefix=prefix,
                 journal=journal,
                 places=places,
+                queued=queue,
             )
+            if queue:
+                return _queued(job_id, prefix.uri, json_)
             if not json_ and not detach:
                 unattended = f"{spec.unattended_s / 3600:.0f} h"
                 text = (
@@ -118,6 +124,17 @@ def launch(
             )
         except KeyboardInterrupt:  # a second one, in a hurry
             raise _hurried(journal, job_id) from None
+
+
+def _queued(job_id: str, uri: str, as_json: bool) -> int:
+    from arylcloud.cli.output import emit_json, note
+
+    if as_json:
+        emit_json({"job_id": job_id, "prefix_uri": uri, "queued": True, "detached": True})
+        return 0
+    note(f"{job_id} is queued: `arylcloud serve --policy …` says when it runs")
+    sys.stdout.write(f"{job_id}\n")
+    return 0
 
 
 def _hurried(journal: Journal, job_id: str) -> Exception:

@@ -46,7 +46,7 @@ def plan_jobs(
         known(policy)
     home = folders()
     specs = _specs(paths, flags)
-    counts = None if capacity is None else _counts(capacity)
+    counts = None if capacity is None else counts_of(capacity)
     prices = {} if costs is None else _numbers(costs, "--costs", "a100=1.2,v100=0.6")
     if strange := [gpu for gpu in prices if gpu not in (counts or {})]:
         raise UsageError(
@@ -133,7 +133,7 @@ def _numbers(text: str, flag: str, example: str) -> dict[str, float]:
     return found
 
 
-def _counts(text: str) -> dict[str, int]:
+def counts_of(text: str) -> dict[str, int]:
     found = _numbers(text, "--capacity", "a100=32,v100=64")
     for gpu, value in found.items():
         if value != int(value) or value > MOST_GPUS:

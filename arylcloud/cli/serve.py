@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from arylcloud.cli.server import Server
     from arylcloud.cli.settings import Folders
     from arylcloud.core.ports import ObjectStore
     from arylcloud.launcher.state import JobState
@@ -23,8 +24,6 @@ app = typer.Typer(add_completion=False)
 log = logging.getLogger(__name__)
 SECRETS_S = 10.0
 """How long a launcher waits for the secrets of a job that has just been submitted."""
-LOOK_S = 5.0
-"""Between two looks at the journal for jobs without a launcher."""
 
 
 @app.command()
@@ -32,6 +31,19 @@ def serve(
     job: Annotated[
         str | None, typer.Option("--job", help="Only this job; ends when the job has ended.")
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", help="Jobs of `launch --queue` take turns by it (`plan` knows the names)."),
+    ] = None,
+    capacity: Annotated[
+        str | None, typer.Option("--capacity", help="GPUs that they share, as v100=2,k80=2.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Dollars for all queued jobs together.")
+    ] = None,
+    round_: Annotated[
+        str, typer.Option("--round", help="How long a turn lasts at least.", metavar="DURATION")
+    ] = "6m",
     json_: Annotated[bool, typer.Option("--json", help="One JSON document at the end.")] = False,
 ) -> int:
     """Run the launcher for all jobs of this journal, until stopped (Ctrl-C): machines go on without it."""
@@ -42,7 +54,11 @@ def serve(
 
     places = folders()
     if job is None:
-        return _serve_all(places, as_json=json_)
+        return _serve_all(_server(places, policy, capacity, budget, round_), as_json=json_)
+    if policy is not None or capacity is not None or budget is not None:
+        from arylcloud.core.errors import UsageError
+
+        raise UsageError("--job serves one job alone: there is no queue", hint="leave --policy out, or --job")
     from arylcloud.cli.assemble import open_journal
     from arylcloud.cli.jobs import resolve_job
 
@@ -119,19 +135,51 @@ def _await_secrets(store: ObjectStore, state: JobState) -> None:
         time.sleep(0.2)
 
 
-def _serve_all(places: Folders, *, as_json: bool) -> int:
-    """Until Ctrl-C or SIGTERM; then the launchers that it started end with it."""
+def _server(
+    places: Folders, policy: str | None, capacity: str | None, budget: str | None, round_: str
+) -> Server:
+    """Of all jobs; with a policy, of a queue, too. Raises UsageError."""
     from arylcloud.cli.assemble import open_journal
-    from arylcloud.cli.output import emit_json, note
+    from arylcloud.cli.output import note
     from arylcloud.cli.server import Server
+    from arylcloud.core.errors import UsageError
 
-    server = Server(journal=open_journal(places), places=places)
+    if policy is None:
+        if capacity is not None or budget is not None:
+            what = "--capacity" if capacity is not None else "--budget"
+            raise UsageError(f"{what} belongs to a queue", hint="--policy max_min_fairness_perf, say")
+        return Server(journal=open_journal(places), places=places)
+    from arylcloud.cli.planmany import counts_of
+    from arylcloud.cli.queueserver import QueueServer, queue_policy, told
+    from arylcloud.core.units import parse_duration_s, parse_usd
+
+    found = queue_policy(policy)
+    if capacity is None:
+        raise UsageError(
+            "a queue needs --capacity: the GPUs that its jobs share", hint="--capacity v100=2,k80=2"
+        )
+    server = QueueServer(
+        journal=open_journal(places),
+        places=places,
+        policy=found,
+        capacity=counts_of(capacity),
+        budget_usd=None if budget is None else parse_usd(budget, what="--budget"),
+        round_s=parse_duration_s(round_, what="--round"),
+    )
+    note(told(server))
+    return server
+
+
+def _serve_all(server: Server, *, as_json: bool) -> int:
+    """Until Ctrl-C or SIGTERM; then the launchers that it started end with it."""
+    from arylcloud.cli.output import emit_json, note
+
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     note("serving all jobs of this journal; Ctrl-C ends it, the machines go on")
     try:
         while True:
             server.look()
-            time.sleep(LOOK_S)
+            time.sleep(server.every_s)
     except KeyboardInterrupt:
         ended = server.stop()
     finally:

@@ -15,6 +15,7 @@ from arylcloud.launcher.fold import apply
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.state import JobState
 
+LOOK_S = 5.0
 END_S = 10.0
 """A launcher that is told to end may be in the middle of a call to a cloud."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
@@ -39,6 +40,11 @@ class Server:
     _pauses: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Job → (not before, on the monotonic clock; the pause after that)."""
     _said: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def every_s(self) -> float:
+        """Between two looks at the journal for jobs without a launcher."""
+        return LOOK_S
 
     def look(self) -> None:
         """Every job once. Raises nothing that one job, or a disk that is full, can cause."""
@@ -84,6 +90,9 @@ class Server:
             return
         state = self._read(job_id)
         if state is None:
+            return
+        if state.queued and state.placed is None and not state.open_leases and not state.phase.ended:
+            self._say(job_id, "is queued: `arylcloud serve --policy …` says when it runs")
             return
         if state.phase.ended and not self.journal.unmirrored(job_id):
             self._running.pop(job_id, None)

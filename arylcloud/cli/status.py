@@ -57,6 +57,8 @@ def _attended(journal: Journal, state: JobState) -> str | None:
 
     if state.phase.ended or journal.claimed(state.job_id):
         return None
+    if state.queued and state.placed is None and not state.open_leases:
+        return f"queued: `arylcloud serve --policy …` says when it runs (`resume {state.job_id}`: now)"
     none_here = f"none at work here: `arylcloud resume {state.job_id}` starts one"
     try:
         taken_over = open_prefix(state.prefix_uri).get(journal_key(state.seq + 1)) is not None

@@ -19,6 +19,7 @@ from arylcloud.core.events_money import LimitNear as LimitNear
 from arylcloud.core.events_money import LimitUnknown as LimitUnknown
 from arylcloud.core.events_money import Notified as Notified
 from arylcloud.core.events_money import PricesChecked as PricesChecked
+from arylcloud.core.events_money import QueueDecided as QueueDecided
 from arylcloud.core.events_money import StallSeen as StallSeen
 from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Offer
@@ -44,6 +45,8 @@ class JobSubmitted:
     was not to be had. The launcher's first choice is the one that somebody has agreed to."""
     nodes: int | None = None
     """How many machines were confirmed, of a job whose number may change. None = all that it may have."""
+    queued: bool = False
+    """It waits for ``serve --policy`` to say when and on what it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +304,7 @@ Event = (
     | LimitUnknown
     | LimitNear
     | StallSeen
+    | QueueDecided
     | LeaseEnding
     | LeaseReleased
     | NoticeSeen

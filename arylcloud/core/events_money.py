@@ -44,6 +44,14 @@ class LimitNear:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDecided:
+    """A queued job may run now, on GPUs of this kind alone. (That it has to make way is a request to stop.)"""
+
+    gpu: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StallSeen:
     """A command, or a machine, that is there and does nothing: once per epoch (0: none), lease and kind.
     ``lease_id`` is empty where it is the epoch's whole gang."""

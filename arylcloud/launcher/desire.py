@@ -22,6 +22,7 @@ from arylcloud.core.plan import Candidate, Plan
 from arylcloud.core.ports import Provider
 from arylcloud.launcher.actions import Desired, MoveAdvice, Observed, Scaling, Timing
 from arylcloud.launcher.offers import barred
+from arylcloud.launcher.queueview import on_gpu
 from arylcloud.launcher.quotes import KEEP_S, Quotes, deciding
 from arylcloud.launcher.scaling import scaling_of
 from arylcloud.launcher.spent import known_spent_usd, spent_for_limits_usd
@@ -256,6 +257,8 @@ def remaining(state: JobState, now_s: float) -> JobSpec:
         spent = spent_for_limits_usd(state, now_s)
         left = max(limits.budget_usd - (known_spent_usd(state, now_s) if spent is None else spent), 0.01)
         limits = dataclasses.replace(limits, budget_usd=left)
+    if state.placed is not None:
+        spec = on_gpu(spec, state.placed.gpu)
     return dataclasses.replace(spec, work=work, constraints=limits)
 
 

@@ -41,6 +41,7 @@ def apply(state: JobState | None, record: ev.Record) -> JobState:
             submitted_at_s=record.at_s,
             phase_since_s=record.at_s,
             baselines=event.quotes,
+            queued=event.queued,
             quoted=event.quoted,
             size=event.nodes,
             seq=1,
@@ -63,6 +64,7 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                     scale_request=None,
                     migration=None,
                     exit_code=None,
+                    placed=None,
                     history_epoch=state.epochs[-1].number if state.epochs else 0,
                     history_attempt=state.attempts,
                 )
@@ -143,6 +145,8 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             return replace(state, limits_unknown=state.limits_unknown | {event.limit})
         case ev.LimitNear():
             return replace(state, limits_near=state.limits_near | {event.limit})
+        case ev.QueueDecided():
+            return replace(state, placed=event)
         case ev.StallSeen():
             return replace(state, stalls=(*state.stalls, event))
         case ev.LeaseEnding():

@@ -149,6 +149,10 @@ class JobState:
     limits_near: frozenset[str] = frozenset()
     """Limits of which it has been said that most is used up."""
     stalls: tuple[ev.StallSeen, ...] = ()
+    queued: bool = False
+    """It was submitted to a queue (``serve --policy``)."""
+    placed: ev.QueueDecided | None = None
+    """The queue's newest word on what it runs on. None = anything, or nothing yet of a job that is queued."""
     losses: tuple[tuple[float, str], ...] = ()
     """(market seconds, offer key) of each loss to the cloud."""
     cooling: tuple[tuple[float, str], ...] = ()

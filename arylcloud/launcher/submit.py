@@ -39,6 +39,8 @@ class Submission:
     """As ``JobDoc.machines``."""
     market_clock: MarketClock
     plan_digest: str | None = None
+    queued: bool = False
+    """It waits for ``serve --policy``."""
     nodes: int | None = None
     """How many machines were confirmed, of a job whose number may change."""
     quotes: tuple[BaselineQuoted, ...] = ()
@@ -105,6 +107,7 @@ def submit(
             market_origin_s=s.market_clock.origin_s,
             market_scale=s.market_clock.scale,
             plan_digest=s.plan_digest,
+            queued=s.queued,
             quotes=s.quotes,
             nodes=s.nodes,
             quoted=s.quoted,

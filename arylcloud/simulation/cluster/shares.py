@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arylcloud.planner.cluster import Allocation, ClusterProblem, F, I, Sharing
+from arylcloud.planner.kernels.rounds import by_need, fill, priorities
 from arylcloud.planner.policies.registry import Policy, Solve
-from arylcloud.simulation.cluster.mechanism import by_need, fill, priorities
 from arylcloud.simulation.cluster.roster import Placement, Roster
 from arylcloud.simulation.cluster.workload import Workload
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arylcloud.simulation.cluster.mechanism import by_need, fill
+from arylcloud.planner.kernels.rounds import by_need, fill
 
 
 @given(st.lists(st.sampled_from([1, 2, 4, 8]), max_size=30), st.integers(0, 40), st.randoms())

@@ -1,0 +1,216 @@
+"""Many jobs on too few GPUs: laws of the decision, whatever the policy and the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arylcloud.launcher.queue import SAVE_S, Decision, decide
+from arylcloud.launcher.queueview import QueueJob, QueueView
+from arylcloud.planner.policies.registry import policy
+
+ROUND_S = 360.0
+POLICIES = (
+    "max_min_fairness",
+    "max_min_fairness_perf",
+    "fifo_perf",
+    "min_total_duration",
+    "min_cost",
+    "isolated",
+)
+
+
+def queued(name: str, *, count: int = 1, **changes: object) -> QueueJob:
+    job = QueueJob(
+        job_id=name,
+        gpus={"V100": count, "K80": count},
+        rate={"V100": 1.0, "K80": 0.25},
+        usd_per_hour={"V100": 0.0, "K80": 0.0},
+        age_s=1000.0,
+        left_s=36_000.0,
+        received_s={},
+    )
+    return replace(job, **changes)  # type: ignore[arg-type]
+
+
+def view(*jobs: QueueJob, boundary: bool = True, **changes: object) -> QueueView:
+    base = QueueView(capacity={"V100": 2, "K80": 2}, jobs=jobs, round_s=ROUND_S, boundary=boundary)
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def decided(found: QueueView, name: str = "max_min_fairness_perf") -> Decision:
+    return decide(found, name, policy(name).solve(), np.random.default_rng(0))
+
+
+def held(found: QueueView, decision: Decision) -> dict[str, int]:
+    """GPUs by kind once the decision is carried out: nobody's are free before its machines are gone."""
+    total = dict.fromkeys(found.capacity, 0)
+    by_id = {job.job_id: job for job in found.jobs}
+    for job in found.jobs:
+        if job.on is not None:
+            total[job.on] += job.gpus[job.on]
+    for start in decision.starts:
+        total[start.gpu] += by_id[start.job_id].gpus[start.gpu]
+    return total
+
+
+@st.composite
+def views(draw: st.DrawFn) -> QueueView:
+    capacity = {"V100": draw(st.integers(0, 4)), "K80": draw(st.integers(1, 4))}
+    free = dict(capacity)
+    jobs = []
+    for n in range(draw(st.integers(0, 6))):
+        count = draw(st.sampled_from((1, 1, 2, 4)))
+        fast = draw(st.sampled_from((1.0, 0.5)))
+        on = draw(st.sampled_from((None, *capacity)))
+        if on is not None and free[on] < count:
+            on = None
+        if on is not None:
+            free[on] -= count
+        price = draw(st.sampled_from((0.0, 1.0)))
+        jobs.append(
+            queued(
+                f"j{n}",
+                count=count,
+                rate={"V100": fast, "K80": 1.0 if fast < 1 else 0.25},
+                usd_per_hour={"V100": price * count, "K80": price * count / 2},
+                received_s={g: draw(st.sampled_from((0.0, 100.0, 5000.0))) for g in capacity},
+                on=on,
+                held_s=draw(st.sampled_from((0.0, 10 * ROUND_S))),
+                leaving=on is not None and draw(st.booleans()),
+            )
+        )
+    budget = draw(st.sampled_from((None, 1.0, 100.0)))
+    return QueueView(
+        capacity=capacity,
+        jobs=tuple(jobs),
+        round_s=ROUND_S,
+        boundary=draw(st.booleans()),
+        backfill=draw(st.booleans()),
+        budget_usd=budget,
+        spent_usd=draw(st.sampled_from((0.0, 0.95, 99.99, 200.0, None))),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(found=views(), name=st.sampled_from(POLICIES))
+def test_laws(found: QueueView, name: str) -> None:
+    decision = decided(found, name)
+    by_id = {job.job_id: job for job in found.jobs}
+    starts, stops = [s.job_id for s in decision.starts], [s.job_id for s in decision.stops]
+    assert all(held(found, decision)[gpu] <= count for gpu, count in found.capacity.items()), "capacity"
+    assert len({*starts, *stops}) == len(starts) + len(stops), "one word for each job"
+    assert all(by_id[j].on is None for j in starts), "only who waits is started"
+    assert all(by_id[j].on is not None and not by_id[j].leaving for j in stops), "who runs makes way, once"
+    assert all(start.why for start in decision.starts)
+    assert all(stop.why for stop in decision.stops)
+    idle = {j.job_id for j in found.jobs if j.on is None} - set(starts)
+    assert idle == {j for j, _ in decision.waiting}, "who waits is told what for"
+    burn = sum(j.usd_per_hour[j.on] for j in found.jobs if j.on is not None)
+    new = sum(by_id[s.job_id].usd_per_hour[s.gpu] for s in decision.starts)
+    if found.budget_usd is not None and new > 0:
+        assert found.spent_usd is not None, "what has been spent is not known"
+        assert found.spent_usd + (burn + new) * ROUND_S / 3600 <= found.budget_usd, (
+            "the budget lasts the round"
+        )
+    end_usd = burn * SAVE_S / 3600
+    out = found.budget_usd is not None and (found.spent_usd or 0.0) + end_usd >= found.budget_usd
+    if out and found.spent_usd is not None:
+        running = {j.job_id for j in found.jobs if j.on is not None and not j.leaving}
+        assert set(stops) == running, "nobody goes on without money"
+    elif not found.boundary:
+        assert not stops, "within a round nobody makes way"
+    else:
+        assert all(by_id[j].held_s >= ROUND_S for j in stops), "not before a round is over"
+
+
+def live(jobs: Mapping[str, int], rounds: int, name: str) -> dict[str, float]:
+    """Rounds that each job held GPUs for, all of them there from the beginning and never ending."""
+    had: dict[str, dict[str, float]] = {j: {} for j in jobs}
+    on: dict[str, str] = {}
+    since: dict[str, int] = {}
+    for now in range(rounds):
+        for boundary in (True, False):  # who makes way is gone by the next look
+            found = view(
+                *(
+                    queued(
+                        j,
+                        count=count,
+                        received_s=had[j],
+                        on=on.get(j),
+                        held_s=(now - since.get(j, 0)) * ROUND_S,
+                    )
+                    for j, count in jobs.items()
+                ),
+                boundary=boundary,
+            )
+            decision = decided(found, name)
+            for stop in decision.stops:
+                del on[stop.job_id]
+            for start in decision.starts:
+                on[start.job_id], since[start.job_id] = start.gpu, now
+        used = dict.fromkeys(found.capacity, 0)
+        for j, gpu in on.items():
+            used[gpu] += jobs[j]
+            had[j][gpu] = had[j].get(gpu, 0.0) + ROUND_S
+        assert all(used[gpu] <= found.capacity[gpu] for gpu in used)
+    return {j: sum(by.values()) / ROUND_S for j, by in had.items()}
+
+
+@pytest.mark.parametrize("name", ["max_min_fairness", "max_min_fairness_perf"])
+def test_nobody_starves(name: str) -> None:
+    """Seven jobs on four GPUs, one of them a pair: each gets a fair part of the GPUs' rounds."""
+    jobs = {f"j{n}": 1 for n in range(6)} | {"pair": 2}
+    rounds = 60
+    got = {j: jobs[j] * had for j, had in live(jobs, rounds, name).items()}
+    assert min(got.values()) > 0.25 * rounds, got
+    assert max(got.values()) < 2 * 0.9 * rounds, got
+
+
+def test_enough_for_all_and_nobody_is_disturbed() -> None:
+    got = live({f"j{n}": 1 for n in range(4)}, 20, "max_min_fairness_perf")
+    assert set(got.values()) == {20.0}
+
+
+def test_a_gang_is_not_starved_by_those_who_fit() -> None:
+    """GPUs that are kept for it are given to nobody else while the last of them comes free."""
+    pair = queued("pair", count=2, gpus={"V100": 2}, rate={"V100": 1.0}, usd_per_hour={"V100": 0.0})
+    one: dict[str, Any] = {"gpus": {"V100": 1}, "rate": {"V100": 1.0}, "usd_per_hour": {"V100": 0.0}}
+    one["held_s"] = 5 * ROUND_S
+    a = queued("a", received_s={"V100": 5000.0}, on="V100", **one)
+    b = queued("b", received_s={"V100": 5000.0}, on="V100", **one)
+    small = queued("small", received_s={"V100": 4000.0}, **one)
+    first = decided(view(pair, a, b, small))
+    assert {s.job_id for s in first.stops} == {"a", "b"}
+    assert not first.starts
+    leaving = view(pair, replace(a, on=None), replace(b, leaving=True), small, boundary=False)
+    second = decided(leaving)
+    assert not second.starts, "one V100 is free, and the pair needs two"
+    third = decided(view(pair, replace(a, on=None), replace(b, on=None), small, boundary=False))
+    assert [(s.job_id, s.gpu) for s in third.starts] == [("pair", "V100")]
+
+
+def test_who_is_hardly_further_behind_waits() -> None:
+    """Hysteresis: moving costs a save and a start."""
+    one: dict[str, Any] = {"gpus": {"V100": 2}, "rate": {"V100": 1.0}, "usd_per_hour": {"V100": 0.0}}
+    a = queued("a", received_s={"V100": 5200.0}, on="V100", held_s=5 * ROUND_S, **one)
+    b = queued("b", received_s={"V100": 5000.0}, **one)
+    assert not decided(view(a, b)).stops
+    c = replace(b, received_s={"V100": 1000.0})
+    assert [s.job_id for s in decided(view(a, c)).stops] == ["a"]
+
+
+def test_what_one_waits_for_is_told() -> None:
+    huge = queued("huge", count=8)
+    poor = queued("poor", usd_per_hour={"V100": 50.0, "K80": 40.0})
+    found = decided(view(huge, poor, budget_usd=3.0))
+    assert dict(found.waiting) == {
+        "huge": "it is larger than the capacity",
+        "poor": "$3.00 of the queue's budget is left: not enough for a round",
+    }
