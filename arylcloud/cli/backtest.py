@@ -11,10 +11,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from arylcloud.core.offer import Offer
     from arylcloud.planner.deadline.view import DeadlinePolicy
+    from arylcloud.pricing.table import OfferTable
     from arylcloud.simulation.spottraces import Grid, SpotTrace
 
 app = typer.Typer(add_completion=False)
+
+OWN = "own"
+"""As a trace: this home's history."""
 
 
 @app.command()
@@ -25,7 +30,11 @@ def backtest(
     ] = None,
     trace: Annotated[
         str | None,
-        typer.Option(metavar="FILE[#NAME]", help="Capacity and prices by zone (docs/backtest.md)."),
+        typer.Option(
+            metavar="FILE[#NAME]",
+            help="Capacity and prices by zone (docs/backtest.md); own: as this home has seen them;"
+            " own#p3.2xlarge: of that type.",
+        ),
     ] = None,
     invent: Annotated[
         int | None, typer.Option(metavar="SEED", min=0, help="No trace: an invented one, to try things out.")
@@ -169,6 +178,8 @@ def _trace(trace: str | None, invent: int | None) -> SpotTrace:
             hint="docs/backtest.md tells the format of a trace",
         )
     if trace is not None:
+        if trace.partition("#")[0] == OWN:
+            return _own(trace.partition("#")[2] or None)
         from arylcloud.simulation.spottraces import read_spot_trace
 
         return read_spot_trace(trace)
@@ -176,6 +187,47 @@ def _trace(trace: str | None, invent: int | None) -> SpotTrace:
 
     assert invent is not None
     return invented(invent)
+
+
+def _own(kind: str | None) -> SpotTrace:
+    """What this home has seen, up to now. On-demand prices are those of today's catalogue."""
+    import time
+
+    from arylcloud.cli.assemble import open_journal
+    from arylcloud.cli.settings import folders
+    from arylcloud.core.events import JobSubmitted
+    from arylcloud.core.offer import Market
+    from arylcloud.pricing.catalogue import load
+    from arylcloud.simulation.owntrace import looks, own_trace
+
+    places = folders()
+    journal = open_journal(places)
+    jobs = list(journal.jobs())
+    records = [(r.job_id, r.at_s, r.event) for job in jobs for r in journal.records(job)]
+    found = looks(records)
+    user = places.user_catalogue if places.user_catalogue.is_file() else None
+    table = load(user, refreshed=places.live_prices)
+    quoted = {q.offer.key: q.offer for _, _, e in records if isinstance(e, JobSubmitted) for q in e.quotes}
+
+    def listed(offer: Offer) -> float | None:
+        twins = [
+            o.usd_per_hour
+            for o in (*quoted.values(), *table.take(_rows(table, offer)).offers())
+            if (o.cloud, o.region, o.instance_type) == (offer.cloud, offer.region, offer.instance_type)
+            and o.market is Market.ON_DEMAND
+            and o.usd_per_hour is not None
+        ]
+        return min(twins, default=None)
+
+    until_s = max([time.time(), *(look.at_s for look in found)])
+    return own_trace(found, until_s=until_s, listed=listed, kind=kind)
+
+
+def _rows(table: OfferTable, offer: Offer) -> NDArray[np.intp]:
+    import numpy as np
+
+    here = table.mask("cloud", [offer.cloud]) & table.mask("region", [offer.region])
+    return np.flatnonzero(here & table.mask("instance_type", [offer.instance_type]))
 
 
 def _policies(given: list[str] | None) -> tuple[list[DeadlinePolicy], bool]:

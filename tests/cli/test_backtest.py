@@ -140,6 +140,7 @@ def test_work_and_deadline_come_from_a_job(capsys: pytest.CaptureFixture[str], t
         (("--invent", "1", *SMALL, "--policy", "optimum", "--no-optimum"), 2, "exclude each other"),
         (("--invent", "1", *SMALL, "--engine", "abacus"), 2, "no engine 'abacus'"),
         (("--trace", "nosuch.csv", *SMALL), 2, "cannot read nosuch.csv"),
+        (("--trace", "own", *SMALL), 2, "no spot capacity yet"),
     ],
 )
 def test_faults(capsys: pytest.CaptureFixture[str], args: tuple[str, ...], code: int, said: str) -> None:

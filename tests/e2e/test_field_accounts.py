@@ -10,8 +10,8 @@ import pytest
 
 from arylcloud.core import events as ev
 from arylcloud.core.phases import JobPhase
-from arylcloud.launcher.reconcile.lifecycle import trained_market_s
-from e2e.market import fault, job, market, quiet, spot
+from arylcloud.launcher.limits import trained_market_s
+from e2e.market import fault, job, market, on_demand, quiet, spot
 from e2e.support import Home, wait_for
 from e2e.truth import settled
 
@@ -32,8 +32,9 @@ def interrupted(home: Home, *losses: int, **options: object) -> str:
 
 def test_47_49_a_report_stays_what_it_was(new_home: NewHome) -> None:
     """Total over every attempt, split without a rest; and not a figure of it changes when catalogue,
-    profiles and the very cloud are other ones."""
-    home = new_home(market(spot("a", 0.10, steps=[[900, 0.13, 4], [2400, 0.09, 4]]), spot("b", 0.12)))
+    profiles and the very cloud are other ones. What was seen on the way is a trace to replay on."""
+    moving = spot("a", 0.10, steps=[[900, 0.13, 4], [2400, 0.09, 4]])
+    home = new_home(market(moving, spot("b", 0.12), on_demand("a", 0.5), on_demand("b", 0.5)))
     job_id = interrupted(home, 2, 6)
     before = home.report(job_id)
     assert before["attempts"] == 3
@@ -41,6 +42,10 @@ def test_47_49_a_report_stays_what_it_was(new_home: NewHome) -> None:
     assert abs(sum(lease["usd"] for lease in before["leases"]) - before["usd"]["compute"]) < 1e-9
     assert before["usd"]["waste"]["lost_work"] > 0
     screen = home.cli("report", job_id, code=0).out
+    quick = ("--work-h", "0.1", "--deadline-h", "0.3", "--tick-s", "30", "--overhead-s", "5", "--try-s", "5")
+    replayed = home.cli("backtest", "--trace", "own", *quick, "--starts", "2", "--json", code=0).json
+    assert (replayed["instance_type"], replayed["policies"]["default"]["misses"]) == ("g.small", 0)
+    assert 0.0 < replayed["policies"]["default"]["cost_mean"] < 0.5 * 0.3
 
     home.stop_cloud()
     shutil.rmtree(home.cloud)
