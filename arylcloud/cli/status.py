@@ -110,7 +110,7 @@ def _document(state: JobState, reading: Reading) -> dict[str, Any]:
             if lease.open
         ],
         "nodes": {
-            "wanted": _wanted(state),
+            "wanted": state.wanted,
             "present": _present(state),
             "min": state.spec.nodes_min,
             "max": state.spec.nodes_max,
@@ -123,11 +123,6 @@ def _document(state: JobState, reading: Reading) -> dict[str, Any]:
         "migrations": state.migrations_done,
         "prefix_uri": state.prefix_uri,
     }
-
-
-def _wanted(state: JobState) -> int:
-    spec = state.spec
-    return spec.nodes_max if state.size is None else min(max(state.size, spec.nodes_min), spec.nodes_max)
 
 
 def _present(state: JobState) -> int:
@@ -168,7 +163,7 @@ def _print(state: JobState, reading: Reading, problem: str | None, launcher: str
     if state.spec.nodes_min < state.spec.nodes_max:
         pinned = " (asked for: `arylcloud scale JOB auto` frees it)" if state.size_pinned else ""
         range_ = f"{state.spec.nodes_min}..{state.spec.nodes_max}"
-        row("nodes", f"{_present(state)} at work, {_wanted(state)} wanted, of {range_}{pinned}")
+        row("nodes", f"{_present(state)} at work, {state.wanted} wanted, of {range_}{pinned}")
     fixed = state.spec.checkpoint.interval_s is not None
     if reading.saves is not None and (saves := saves_text(reading.saves, fixed=fixed)) is not None:
         row("saves", saves)

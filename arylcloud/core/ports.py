@@ -51,9 +51,16 @@ class MachineSpec:
     image: str | None = None
     nodes: int = 1
     """So many machines are to work together in this zone: near one another, and with a way to one another."""
+    gang: bool = False
+    """More of them may come to work with it later, though it begins alone."""
     identity: str | None = None
     """What it runs as (``core.stores.Lending.identity``): instance profile, service account, identity.
     None = what the adapter's settings name, or nothing."""
+
+    @property
+    def in_gang(self) -> bool:
+        """Whether it is put, and given a network, as one of several."""
+        return self.gang or self.nodes > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

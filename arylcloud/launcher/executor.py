@@ -194,7 +194,8 @@ class Executor:
             max_usd_per_hour=max_usd_per_hour(state, action.offer),
             disk_gb=state.spec.resources.disk_gb,
             image=state.spec.resources.image,
-            nodes=state.spec.nodes_max,
+            nodes=state.wanted,
+            gang=state.spec.nodes_max > 1,
         )
         self.journal.check_fence(state.job_id, self.store, self.writer)  # whatever this tick has read
         self.probe("before create")

@@ -177,6 +177,12 @@ class JobState:
         return self.epochs[-1].attempt if self.epochs else 0
 
     @property
+    def wanted(self) -> int:
+        """How many machines it should have, within its range."""
+        most = self.spec.nodes_max
+        return most if self.size is None else min(max(self.size, self.spec.nodes_min), most)
+
+    @property
     def lineage(self) -> ev.CheckpointCommitted | None:
         """The newest checkpoint that a new epoch may resume from: of the open epoch if it
         committed one, else the one that it resumed from itself. Damaged ones are passed over."""

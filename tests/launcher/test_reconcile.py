@@ -106,11 +106,11 @@ def test_a_machine_that_beats_is_not_gone_though_a_list_lacks_it(tmp_path: Path)
 
 def test_until_is_the_earlier_of_unattended_and_budget(tmp_path: Path) -> None:
     from arylcloud.core.job import Constraints
-    from arylcloud.launcher.stakes import HANDOVER_S  # what the last save takes is kept back
+    from arylcloud.launcher.limits import END_S, SAVE_S  # of the budget, the end is kept back
 
     for budget, spent, expected_s in (
         (None, None, 43200.0),
-        (4.0, 1.0, 3 * 3600.0 - HANDOVER_S),
+        (4.0, 1.0, 3 * 3600.0 - (SAVE_S + END_S)),
         (400.0, 0.0, 43200.0),
     ):
         h = Harness(tmp_path / f"{budget}", spec=spec(constraints=Constraints(budget_usd=budget)))

@@ -60,8 +60,7 @@ class Draft:
     @property
     def size(self) -> int:
         """How many machines it should have."""
-        spec, wanted = self.state.spec, self.state.size
-        return spec.nodes_max if wanted is None else min(max(wanted, spec.nodes_min), spec.nodes_max)
+        return self.state.wanted
 
     @property
     def stopping(self) -> bool:

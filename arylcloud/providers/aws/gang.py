@@ -48,7 +48,7 @@ class Gangs:
     def request(self, spec: MachineSpec, subnet: str, vpc: str) -> dict[str, Any]:
         """RunInstances' parameters for network and placement of one machine, a gang's or alone."""
         region = spec.offer.region
-        if spec.nodes <= 1:
+        if not spec.in_gang:
             group = self._places.group(region, vpc, spec.journal_id)
             return {"SubnetId": subnet, "SecurityGroupIds": [group]}
         network = self.network(region, spec.offer.instance_type)

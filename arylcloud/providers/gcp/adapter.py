@@ -169,7 +169,7 @@ class GcpProvider:
             return known
         if known is None:
             self._elsewhere.refuse_token(spec.token)
-        zones = self._places.zones(offer, spec.token if spec.nodes <= 1 else spec.job_id)
+        zones = self._places.zones(offer, spec.job_id if spec.in_gang else spec.token)
         if not zones:
             raise not_offered(offer)
         for zone in zones:
@@ -177,7 +177,7 @@ class GcpProvider:
                 return self._allowed(spec, there)
         if known is not None:  # it was there: this token makes no second one
             return self._roster.unlisted(known)
-        if spec.nodes > 1 and offer.zone is None:
+        if spec.in_gang and offer.zone is None:
             zones = together(spec, zones, self._sightings.live())
         self._list.freshen()
         within_cap(spec, lambda: self._price(offer))

@@ -33,7 +33,7 @@ class Gangs:
     def policy(self, spec: MachineSpec, zone: str) -> str | None:
         """The resource policy for a machine of this gang, made where it is not there yet; None = none is
         needed, or the family takes none."""
-        if spec.nodes <= 1 or not spec.offer.instance_type.startswith(COMPACT):
+        if not spec.in_gang or not spec.offer.instance_type.startswith(COMPACT):
             return None
         name, region = policy_name(spec, zone), region_of(zone)
         with self._lock:

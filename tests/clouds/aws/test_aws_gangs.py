@@ -45,6 +45,9 @@ def test_two_machines_of_a_job_are_one_gang(aws: AwsEmulator, priced: Account) -
     assert priced.called["CreatePlacementGroup"] == priced.called["CreateSecurityGroup"] == 1
     # another launcher of the job finds them
     connect().create(member())
+    # one that begins alone, of a job that may grow, stands where the others can come
+    alone = connect().create(spec(BIG, nodes=1, gang=True, job_id="job-g"))
+    assert priced.lives[alone.instance_id].placement == first.placement
     assert len(priced.placements) == 1
     assert priced.called["CreateSecurityGroup"] == 1
 
