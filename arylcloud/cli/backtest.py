@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from arylcloud.core.offer import Offer
-    from arylcloud.planner.deadline.view import DeadlinePolicy
-    from arylcloud.pricing.table import OfferTable
-    from arylcloud.simulation.spottraces import Grid, SpotTrace
-
 app = typer.Typer(add_completion=False)
-
-OWN = "own"
-"""As a trace: this home's history."""
 
 
 @app.command()
@@ -90,6 +78,7 @@ def backtest(
     """Replay a job with a deadline on the past: what each policy would have cost, from many starts."""
     import numpy as np
 
+    from arylcloud.cli.backtestinputs import egress_of, from_job, home_of, policies_of, trace_of
     from arylcloud.cli.backtestview import document, page, show, write
     from arylcloud.cli.output import emit_json, note
     from arylcloud.core.errors import UsageError
@@ -107,9 +96,9 @@ def backtest(
             "--probe-s is from 0 to 3600, --try-s more than 0 and at most --tick-s",
             hint="--probe-s 60 --try-s 90",
         )
-    found = _trace(trace, invent)
+    found = trace_of(trace, invent)
     if job is not None:
-        work_h, deadline_h, machines, checkpoint_gb = _from_job(
+        work_h, deadline_h, machines, checkpoint_gb = from_job(
             job, found, work_h, deadline_h, machines, checkpoint_gb
         )
     if work_h is None or deadline_h is None:
@@ -121,18 +110,18 @@ def backtest(
             "--work-h and --deadline-h are hours: more than 0, at most 10,000 and 20,000",
             hint="--work-h 48 --deadline-h 60",
         )
-    policies, optimum = _policies(policy)
+    policies, optimum = policies_of(policy)
     if optimum and no_optimum:
         raise UsageError("--policy optimum and --no-optimum exclude each other", hint="leave one of them out")
     grid = sampled(found, tick_s=tick_s, machines=machines or 1)
     market = market_of(
         grid,
         startup_h=overhead_s / 3600,
-        egress_usd=_egress(grid, checkpoint_gb or 0.0, egress_usd_per_gb),
+        egress_usd=egress_of(grid, checkpoint_gb or 0.0, egress_usd_per_gb),
         try_h=try_s / 3600,
         probe_h=probe_s / 3600,
     )
-    asked = Job(work_h=work_h, deadline_h=deadline_h, home=_home(grid, home_region))
+    asked = Job(work_h=work_h, deadline_h=deadline_h, home=home_of(grid, home_region))
     if work_h + market.startup_h > deadline_h + 1e-9:
         from arylcloud.core.errors import InfeasibleError
 
@@ -167,170 +156,3 @@ def backtest(
             note("the trace is invented: it says how policies compare, not what a cloud would cost")
     if html is not None:
         note(f"written to {html}")
-
-
-def _trace(trace: str | None, invent: int | None) -> SpotTrace:
-    from arylcloud.core.errors import UsageError
-
-    if (trace is None) == (invent is None):
-        raise UsageError(
-            "capacity comes from --trace FILE, or from --invent SEED: give one of them",
-            hint="docs/backtest.md tells the format of a trace",
-        )
-    if trace is not None:
-        if trace.partition("#")[0] == OWN:
-            return _own(trace.partition("#")[2] or None)
-        from arylcloud.simulation.spottraces import read_spot_trace
-
-        return read_spot_trace(trace)
-    from arylcloud.simulation.deadline.invent import invented
-
-    assert invent is not None
-    return invented(invent)
-
-
-def _own(kind: str | None) -> SpotTrace:
-    """What this home has seen, up to now. On-demand prices are those of today's catalogue."""
-    import time
-
-    from arylcloud.cli.assemble import open_journal
-    from arylcloud.cli.settings import folders
-    from arylcloud.core.events import JobSubmitted
-    from arylcloud.core.offer import Market
-    from arylcloud.pricing.catalogue import load
-    from arylcloud.simulation.owntrace import looks, own_trace
-
-    places = folders()
-    journal = open_journal(places)
-    jobs = list(journal.jobs())
-    records = [(r.job_id, r.at_s, r.event) for job in jobs for r in journal.records(job)]
-    found = looks(records)
-    user = places.user_catalogue if places.user_catalogue.is_file() else None
-    table = load(user, refreshed=places.live_prices)
-    quoted = {q.offer.key: q.offer for _, _, e in records if isinstance(e, JobSubmitted) for q in e.quotes}
-
-    def listed(offer: Offer) -> float | None:
-        twins = [
-            o.usd_per_hour
-            for o in (*quoted.values(), *table.take(_rows(table, offer)).offers())
-            if (o.cloud, o.region, o.instance_type) == (offer.cloud, offer.region, offer.instance_type)
-            and o.market is Market.ON_DEMAND
-            and o.usd_per_hour is not None
-        ]
-        return min(twins, default=None)
-
-    until_s = max([time.time(), *(look.at_s for look in found)])
-    return own_trace(found, until_s=until_s, listed=listed, kind=kind)
-
-
-def _rows(table: OfferTable, offer: Offer) -> NDArray[np.intp]:
-    import numpy as np
-
-    here = table.mask("cloud", [offer.cloud]) & table.mask("region", [offer.region])
-    return np.flatnonzero(here & table.mask("instance_type", [offer.instance_type]))
-
-
-def _policies(given: list[str] | None) -> tuple[list[DeadlinePolicy], bool]:
-    """The policies, and whether the optimum is among those named."""
-    from arylcloud.core.errors import UsageError
-    from arylcloud.planner.deadline.registry import SHOWN, deadline_policy
-    from arylcloud.simulation.deadline.sweep import OPTIMUM
-
-    names = [name.strip() for text in given or [",".join(SHOWN)] for name in text.split(",") if name.strip()]
-    if not names:
-        raise UsageError("--policy names none", hint=f"there are {', '.join(SHOWN)} and more")
-    found = [deadline_policy(name) for name in dict.fromkeys(names) if name != OPTIMUM]
-    return found, OPTIMUM in names
-
-
-def _home(grid: Grid, region: str | None) -> int:
-    from arylcloud.core.errors import UsageError
-
-    if region is None:
-        return 0
-    for i, name in enumerate(grid.regions):
-        if region in (name, name.partition("/")[2]):
-            return i
-    raise UsageError(
-        f"--home-region: no zone of {region!r} in the trace", hint=f"it has {', '.join(grid.regions)}"
-    )
-
-
-def _egress(grid: Grid, checkpoint_gb: float, usd_per_gb: float | None) -> NDArray[np.float64]:
-    import numpy as np
-
-    from arylcloud.core.errors import UsageError
-
-    if not 0 <= checkpoint_gb <= 1e6 or (usd_per_gb is not None and not 0 <= usd_per_gb <= 100):
-        raise UsageError(
-            "--checkpoint-gb is a number from 0 to 1,000,000, --egress-usd-per-gb one from 0 to 100",
-            hint="--checkpoint-gb 40 --egress-usd-per-gb 0.02",
-        )
-    n = len(grid.regions)
-    found = np.zeros((n, n))
-    if checkpoint_gb == 0:
-        return found
-    if usd_per_gb is not None:
-        from arylcloud.simulation.deadline.sweep import flat_egress
-
-        return flat_egress(n, checkpoint_gb * usd_per_gb)
-    from arylcloud.pricing.tariffs import load_tariffs
-
-    tariffs = load_tariffs()
-    for i, source in enumerate(grid.regions):
-        for j, to in enumerate(grid.regions):
-            usd = 0.0 if i == j else tariffs.egress(source, to).usd
-            if usd is None:
-                raise UsageError(f"no tariff from {source} to {to}", hint="give --egress-usd-per-gb")
-            found[i, j] = checkpoint_gb * usd
-    return found
-
-
-def _from_job(
-    path: Path,
-    trace: SpotTrace,
-    work_h: float | None,
-    deadline_h: float | None,
-    machines: int | None,
-    checkpoint_gb: float | None,
-) -> tuple[float, float | None, int, float | None]:
-    """What flags leave open, from the job file; hours of work by the planner's estimate."""
-    from dataclasses import replace
-
-    from arylcloud.cli.compose import make_plan
-    from arylcloud.cli.jobfile import Overrides, load_job
-    from arylcloud.cli.output import note
-    from arylcloud.cli.settings import folders
-    from arylcloud.core.errors import UsageError
-    from arylcloud.core.job import Constraints, Resources
-
-    spec, _secrets = load_job(path, Overrides(), need_secrets=False)
-    if deadline_h is None and spec.constraints.deadline_s is not None:
-        deadline_h = spec.constraints.deadline_s / 3600
-    if deadline_h is None:
-        raise UsageError(f"{path} has no deadline", hint="`aryl: {deadline: 60h}`, or --deadline-h 60")
-    if checkpoint_gb is None:
-        checkpoint_gb = spec.checkpoint.size_gb
-    if work_h is not None:
-        return work_h, deadline_h, machines or spec.nodes_min, checkpoint_gb
-    if spec.work is None or spec.profile is None:
-        raise UsageError(
-            f"{path} does not say how much work it is", hint="`aryl: {work, profile}`, or --work-h"
-        )
-    fleet = machines or spec.nodes_min
-    plain = replace(
-        spec,
-        constraints=Constraints(),
-        resources=Resources(instance_types=(trace.instance_type,)),
-        nodes_min=fleet,
-        nodes_max=fleet,
-    )
-    chosen = make_plan(plain, folders(), limit=1).chosen
-    if not chosen.throughput:
-        raise UsageError(f"nobody knows how fast {path} runs on {trace.instance_type}", hint="give --work-h")
-    work_h = spec.work.amount / chosen.throughput / 3600
-    note(
-        f"{spec.work.amount:g} {spec.work.unit} on {fleet} × {trace.instance_type} at "
-        f"{chosen.throughput:.3g} {chosen.throughput_unit} ({chosen.throughput_source}): {work_h:.1f} h"
-    )
-    return work_h, deadline_h, fleet, checkpoint_gb

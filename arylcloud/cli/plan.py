@@ -28,6 +28,14 @@ def plan(
         Path | None, typer.Option("--output", "-o", help="Write the plan here; `launch` takes it.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many candidates to show.")] = 20,
+    past: Annotated[
+        str | None,
+        typer.Option(
+            "--past",
+            metavar="TRACE",
+            help="A job with a deadline: what it would have cost on this past, or own.",
+        ),
+    ] = None,
     problem: Annotated[
         Path | None,
         typer.Option("--problem", metavar="FILE", help="No job: a cluster problem (docs/problem-file.md)."),
@@ -111,9 +119,17 @@ def plan(
     found = make_plan(spec, folders(), limit=limit)
     if output is not None:
         save_plan(found, output)
+    replayed = None
+    if past is not None:
+        from arylcloud.cli.planpast import line
+        from arylcloud.cli.planpast import past as replay
+
+        replayed = replay(spec, past)
     if json_:
-        emit_json(document(found))
+        emit_json({**document(found), **({} if replayed is None else {"backtest": replayed})})
     else:
         show(found)
+        if replayed is not None:
+            note(line(replayed))
     if output is not None:
         note(f"written to {output}; run it with `arylcloud launch {output}`")

@@ -126,6 +126,16 @@ def test_work_and_deadline_come_from_a_job(capsys: pytest.CaptureFixture[str], t
     assert (found["deadline_h"], found["checkpoint_gb"]) == (20.0, 3.0)
     assert found["policies"]["default"]["cost_mean"] == pytest.approx(0.918 * 10.2)
 
+    assert run(["plan", str(job), "--past", str(path), "--json"]) == 0
+    past = json.loads(capsys.readouterr().out)["backtest"]
+    assert (past["work_h"], past["starts"]) == (pytest.approx(10.0), 60)
+    assert past["policies"]["default"]["cost_mean"] == pytest.approx(0.918 * 10.2)
+    assert past["policies"]["on_demand"]["cost_mean"] == pytest.approx(3.06 * 10.2)
+    assert run(["plan", str(job), "--past", str(path)]) == 0
+    said = capsys.readouterr().err
+    assert "1 × p3.2xlarge would have cost $9.36 (p90 $9.36) by the deadline policy, none late" in said
+    assert "on demand $31.21" in said
+
 
 @pytest.mark.parametrize(
     ("args", "code", "said"),
