@@ -208,12 +208,14 @@ class Home:
         calls: Path | None = None,
         die_once: Path | None = None,
         die_at: str | None = None,
+        fork_launcher: bool = False,
         tty: str | None = None,
         out_to_tty: bool = True,
         limit_file_kb: int | None = None,
     ) -> Child:
-        """Any command, not waited for. ``tty``: name of the terminal that it runs on (terminal.py);
-        ``limit_file_kb``: no file of its may grow longer, as on a disk that is full."""
+        """Any command, not waited for. ``fork_launcher``: the launcher that it starts is there at once,
+        however busy the machine, and is not among the ``processes``; ``tty``: name of the terminal that it
+        runs on (terminal.py); ``limit_file_kb``: no file of its may grow longer, as on a full disk."""
         number = len(self._children)
         child = self._warm.run(
             {
@@ -228,6 +230,7 @@ class Home:
                 "calls": str(calls) if calls else None,
                 "die_once": str(die_once) if die_once else None,
                 "die_at": die_at,
+                "fork_launcher": fork_launcher,
                 "tty": tty,
                 "out_to_tty": out_to_tty,
                 "limit_file_kb": limit_file_kb,

@@ -92,7 +92,8 @@ def test_a_launcher_that_cannot_work_is_said_and_not_waited_for(new_home: NewHom
     job_id = home.submit(job())
     (home.prefix(job_id) / "job.json").unlink()
     for detach in ([], ["-d"]):
-        done = home.cli("resume", job_id, *detach, code=7)
+        done = home.start("resume", job_id, *detach, fork_launcher=True)
+        assert done.wait() == 7, done.err
         error, hint = done.err.splitlines()[-2:]
         assert "has died at once" in error
         assert "holds no job.json" in error
