@@ -38,6 +38,9 @@ log = logging.getLogger(__name__)
 FINISH_S = 600.0
 """How long the launcher of an ended job waits for a mailbox that is away: nothing is paid for meanwhile."""
 
+SHORT_S = 20.0
+"""So long after all were asked to hand over, it is looked for their answers more often."""
+
 PARTIAL_S = 60.0
 """After the end nobody writes: a half-written object of this age will never be a whole one."""
 
@@ -87,10 +90,20 @@ class JobLauncher:
             except Exception:
                 log.exception("tick failed by a bug of ours, trying again")
                 state = self.refold()
-            pause_s = self.timing.tick_s if state.seq == before else self.timing.tick_s / 10
+            pause_s = self.pause_s(state, news=state.seq != before)
             self.clock.sleep(began_s + pause_s - self.clock.monotonic_s())
         self._finish(state)
         return state
+
+    def pause_s(self, state: JobState, *, news: bool) -> float:
+        """Until the next look, from the beginning of this one. ``news``: this one journaled something."""
+        if news:
+            return self.timing.tick_s / 10
+        epoch = state.epoch
+        if epoch is None or not epoch.drain:
+            return self.timing.tick_s
+        still = self.executor.steady.now_s() - epoch.opened_at_s < SHORT_S  # all machines wait for us
+        return self.timing.tick_s / 4 if still else self.timing.tick_s
 
     def _start_patiently(self) -> JobState:
         """A mailbox that is away for a while is no reason to die: machines may have to be ended."""

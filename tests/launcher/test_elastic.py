@@ -405,6 +405,19 @@ def test_a_failure_that_comes_again_is_the_users(tmp_path: Path) -> None:
     assert len([e for e in h.state.epochs if e.members]) == 3
 
 
+def test_it_looks_more_often_while_machines_stand_still(tmp_path: Path) -> None:
+    h = running(tmp_path)
+    tick_s = TIMING.tick_s
+    assert h.launcher.pause_s(h.state, news=False) == tick_s
+    h.request("scale", nodes=2)
+    while not (h.state.epoch and h.state.epoch.drain):
+        h.tick()
+    assert h.launcher.pause_s(h.state, news=False) == tick_s / 4
+    assert h.launcher.pause_s(h.state, news=True) == tick_s / 10
+    h.pass_time(30)
+    assert h.launcher.pause_s(h.state, news=False) == tick_s, "who does not answer is not asked for ever"
+
+
 def story(folder: Path, crash_in: int | None = None) -> Harness:
     h = Harness(folder, spec=elastic())
     h.agents.total_steps = 70

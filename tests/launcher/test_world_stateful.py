@@ -11,7 +11,7 @@ def test_the_launcher_survives_a_hostile_world() -> None:
     run_state_machine_as_test(
         HostileWorld,
         settings=settings(
-            max_examples=45,
+            max_examples=36,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),
