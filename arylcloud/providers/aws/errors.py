@@ -8,13 +8,11 @@ from typing import Any, Final
 from arylcloud.core.errors import (
     AccessError,
     ArylError,
-    CapacityError,
     OtherCloudError,
-    QuotaError,
     Scope,
-    ThrottledError,
     UsageError,
 )
+from arylcloud.providers.codes import hints_of, kinds_of
 
 _CAPACITY: Final = (
     "InsufficientInstanceCapacity InsufficientHostCapacity InsufficientReservedInstanceCapacity "
@@ -55,18 +53,11 @@ _ASKED_WRONG: Final = {
     "InvalidBlockDeviceMapping": "the disk is smaller than the image: resources.disk_size",
     "TagPolicyViolation": "your organisation asks for tags: [aws] tags",
 }
-_KINDS: Final[dict[str, type[ArylError]]] = {
-    **dict.fromkeys(_CAPACITY.split(), CapacityError),
-    **dict.fromkeys(_QUOTA.split(), QuotaError),
-    **dict.fromkeys(_THROTTLED.split(), ThrottledError),
-    **dict.fromkeys(_ACCESS.split(), AccessError),
-    **dict.fromkeys(_ASKED_WRONG, UsageError),
-}
+_KINDS: Final = kinds_of(
+    capacity=_CAPACITY, quota=_QUOTA, throttled=_THROTTLED, access=_ACCESS, wrong=_ASKED_WRONG
+)
 _HINTS: Final[dict[str, str | None]] = {
-    **dict.fromkeys(
-        _ACCESS.split(), "`arylcloud check --infra aws` says what is missing; docs/clouds/aws.md"
-    ),
-    **_ASKED_WRONG,
+    **hints_of("aws", _ACCESS, _ASKED_WRONG),
     "PlacementGroupLimitExceeded": "arylcloud gc removes those of jobs that have ended",
     # a machine with this token may exist: never a plain "no"
     "IdempotentParameterMismatch": None,

@@ -17,6 +17,7 @@ from arylcloud.core.stores import JobPrefix
 from arylcloud.providers.aws.client import Calls
 from arylcloud.providers.aws.tags import as_list
 from arylcloud.providers.bounds import Paging
+from arylcloud.providers.codes import unless
 from arylcloud.providers.marks import JOB, JOURNAL, name_of_job
 
 T = TypeVar("T")
@@ -29,8 +30,8 @@ LONGEST_S: Final = 43_200
 """That a session of the role may last, where it is not one role that takes on another (then 3,600)."""
 KNOWN_AFTER_S: Final = 60.0
 KNOWN_EVERY_S: Final = 2.0
-_MISSING: Final = "NoSuchEntity"
-_THERE: Final = "EntityAlreadyExists"
+_MISSING: Final = ("NoSuchEntity",)
+_THERE: Final = ("EntityAlreadyExists",)
 
 
 def partition(region: str) -> str:
@@ -91,7 +92,8 @@ def make(calls: Calls, region: str, job: JobPrefix, settings: Mapping[str, str])
     account = calls.read("sts", region, "get_caller_identity")["Account"]
     where = partition(region)
     tags = as_list({JOURNAL: job.journal_id, JOB: job.job_id}, settings)
-    _unless_there(
+    unless(
+        _THERE,
         lambda: calls.act(
             "iam",
             region,
@@ -102,7 +104,7 @@ def make(calls: Calls, region: str, job: JobPrefix, settings: Mapping[str, str])
             Description=f"arylcloud: machines of {job.job_id}",
             MaxSessionDuration=LONGEST_S,
             Tags=tags,
-        )
+        ),
     )
     document = policy(job.address.bucket, job.address.prefix, where=where)
     calls.act(
@@ -113,10 +115,11 @@ def make(calls: Calls, region: str, job: JobPrefix, settings: Mapping[str, str])
         PolicyName=POLICY,
         PolicyDocument=json.dumps(document),
     )
-    _unless_there(
+    unless(
+        _THERE,
         lambda: calls.act(
             "iam", region, "create_instance_profile", InstanceProfileName=name, Path=PATH, Tags=tags
-        )
+        ),
     )
     profile = calls.read("iam", region, "get_instance_profile", InstanceProfileName=name)["InstanceProfile"]
     if not profile["Roles"]:
@@ -127,12 +130,13 @@ def make(calls: Calls, region: str, job: JobPrefix, settings: Mapping[str, str])
 def remove(calls: Calls, region: str, name: str) -> None:
     """Idempotent; the missing is success."""
     of_profile = {"InstanceProfileName": name}
-    _if_there(
-        lambda: calls.act("iam", region, "remove_role_from_instance_profile", RoleName=name, **of_profile)
+    unless(
+        _MISSING,
+        lambda: calls.act("iam", region, "remove_role_from_instance_profile", RoleName=name, **of_profile),
     )
-    _if_there(lambda: calls.act("iam", region, "delete_instance_profile", **of_profile))
-    _if_there(lambda: calls.act("iam", region, "delete_role_policy", RoleName=name, PolicyName=POLICY))
-    _if_there(lambda: calls.act("iam", region, "delete_role", RoleName=name))
+    unless(_MISSING, lambda: calls.act("iam", region, "delete_instance_profile", **of_profile))
+    unless(_MISSING, lambda: calls.act("iam", region, "delete_role_policy", RoleName=name, PolicyName=POLICY))
+    unless(_MISSING, lambda: calls.act("iam", region, "delete_role", RoleName=name))
 
 
 def resources(calls: Calls, *, journal_id: str | None) -> tuple[Resource, ...]:
@@ -155,7 +159,7 @@ def _resource(calls: Calls, name: str) -> Resource | None:
     try:
         listed = calls.read("iam", HOME, "list_role_tags", RoleName=name)["Tags"]
     except ArylError as error:
-        if error.code == _MISSING:
+        if error.code in _MISSING:
             return None
         raise
     tags = {tag["Key"]: tag["Value"] for tag in listed}
@@ -190,19 +194,3 @@ class Newcomers:
                 if not unknown or time.monotonic() >= known_s:
                     raise
             time.sleep(KNOWN_EVERY_S)
-
-
-def _unless_there(call: Callable[[], object]) -> None:
-    try:
-        call()
-    except ArylError as error:
-        if error.code != _THERE:
-            raise
-
-
-def _if_there(call: Callable[[], object]) -> None:
-    try:
-        call()
-    except ArylError as error:
-        if error.code != _MISSING:
-            raise

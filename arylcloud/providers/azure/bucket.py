@@ -15,10 +15,9 @@ from arylcloud.core.errors import AccessError, ArylError, OtherCloudError, Usage
 from arylcloud.core.stores import SIGNED_S, Address
 from arylcloud.providers.azure import sas
 from arylcloud.providers.azure.adapter import KNOWN
-from arylcloud.providers.azure.client import Arm
+from arylcloud.providers.azure.client import Arm, items
 from arylcloud.providers.azure.permissions import VERSION as ROLES_API
 from arylcloud.providers.azure.tags import companys
-from arylcloud.providers.bounds import Paging
 from arylcloud.providers.settings import known_only
 from arylcloud.providers.web import NoRedirect, endpoint
 
@@ -121,19 +120,8 @@ class AzureStorage:
     def find(self, account: str) -> Mapping[str, Any] | None:
         """As the Resource Manager knows it; None = not in this subscription."""
         path = f"{self._arm.scope}/providers/Microsoft.Storage/storageAccounts"
-        paging = Paging("azure: storage accounts")
-        while path:
-            page = self._page(path)
-            for one in page["value"]:
-                if one["name"] == account:
-                    return dict(one)
-            path = page.get("nextLink") or ""
-            if path:
-                paging.turn(path)
-        return None
-
-    def _page(self, path: str) -> Any:
-        return self._arm.read("storage accounts", lambda: self._arm.rest("GET", path, STORAGE_API))
+        listed = items(self._arm, "storage accounts", path, STORAGE_API)
+        return next((dict(one) for one in listed if one["name"] == account), None)
 
     def make(self, address: Address, region: str, journal_id: str) -> None:
         del journal_id  # its tag would make the group ``gc``'s

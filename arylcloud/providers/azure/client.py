@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -243,6 +244,20 @@ class Arm:
             sdk.map_error(status_code=response.status_code, response=response, error_map=known)
             raise sdk.HttpResponseError(response=response, error_format=_arm_format())
         return response.json() if response.content else None
+
+
+def items(
+    arm: Arm, what: str, path: str, version: str, query: Mapping[str, str] | None = None
+) -> Iterator[Any]:
+    """Every item of every page of a list that the SDK packages lack. Raises as ``Arm.read``."""
+    following: str | None = path
+    paging = Paging(f"azure: {what}")
+    while following:
+        page = arm.read(what, partial(arm.rest, "GET", following, version, query=query))
+        yield from page.get("value", [])
+        following, query = page.get("nextLink"), None
+        if following:
+            paging.turn(following)
 
 
 def all_of(what: str, listing: Any) -> list[Any]:

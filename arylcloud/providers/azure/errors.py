@@ -13,13 +13,12 @@ from typing import Any, Final
 from arylcloud.core.errors import (
     AccessError,
     ArylError,
-    CapacityError,
     OtherCloudError,
     QuotaError,
     Scope,
     ThrottledError,
-    UsageError,
 )
+from arylcloud.providers.codes import hints_of, kinds_of
 
 NO_ANSWER: Final = "NoAnswer"
 _CAPACITY: Final = (
@@ -62,18 +61,11 @@ _ASKED_WRONG: Final = {
     "InvalidTagNameCharacters": "[azure] tags",
     "OSDiskSizeTooSmall": "the disk is smaller than the image: resources.disk_size",
 }
-_KINDS: Final[dict[str, type[ArylError]]] = {
-    **dict.fromkeys(_CAPACITY.split(), CapacityError),
-    **dict.fromkeys(_QUOTA.split(), QuotaError),
-    **dict.fromkeys(_THROTTLED.split(), ThrottledError),
-    **dict.fromkeys(_ACCESS.split(), AccessError),
-    **dict.fromkeys(_ASKED_WRONG, UsageError),
-}
+_KINDS: Final = kinds_of(
+    capacity=_CAPACITY, quota=_QUOTA, throttled=_THROTTLED, access=_ACCESS, wrong=_ASKED_WRONG
+)
 _HINTS: Final[dict[str, str | None]] = {
-    **dict.fromkeys(
-        _ACCESS.split(), "`arylcloud check --infra azure` says what is missing; docs/clouds/azure.md"
-    ),
-    **_ASKED_WRONG,
+    **hints_of("azure", _ACCESS, _ASKED_WRONG),
 }
 _REGIONAL: Final = (
     "SkuNotAvailable AllocationFailed OverconstrainedAllocationRequest NotAvailableForSubscription "

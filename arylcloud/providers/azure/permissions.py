@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any, Final
 
-from arylcloud.providers.azure.client import Arm
+from arylcloud.providers.azure.client import Arm, items
 from arylcloud.providers.azure.request import NO_IDENTITY
-from arylcloud.providers.bounds import Paging
 
 VERSION: Final = "2022-04-01"
 LOOK: Final = (
@@ -81,15 +79,8 @@ def missing(arm: Arm, settings: Mapping[str, str]) -> list[str]:
     scope = arm.scope
     if group := settings.get("resource_group"):
         scope = f"{scope}/resourceGroups/{group}"
-    path: str | None = f"{scope}/providers/Microsoft.Authorization/permissions"
-    given: list[Mapping[str, Any]] = []
-    paging = Paging("azure: permissions")
-    while path:
-        page = arm.read("permissions", partial(arm.rest, "GET", path, VERSION))
-        given += page.get("value", [])
-        path = page.get("nextLink")
-        if path:
-            paging.turn(path)
+    path = f"{scope}/providers/Microsoft.Authorization/permissions"
+    given: list[Mapping[str, Any]] = list(items(arm, "permissions", path, VERSION))
     return [action for action in needed(settings) if not allowed(action, given)]
 
 

@@ -16,9 +16,8 @@ from uuid import NAMESPACE_URL, uuid5
 from arylcloud.core.errors import AccessError, ArylError, ConflictError
 from arylcloud.core.ports import Resource
 from arylcloud.core.stores import JobPrefix
-from arylcloud.providers.azure.client import Arm
+from arylcloud.providers.azure.client import Arm, items
 from arylcloud.providers.azure.tags import companys
-from arylcloud.providers.bounds import Paging
 from arylcloud.providers.marks import JOB, JOURNAL, name_of_job
 
 IDENTITY: Final = "managed-identity"
@@ -123,33 +122,26 @@ class Identities:
         """For ``Infrastructure``."""
         found: list[Resource] = []
         path = f"{self._arm.scope}/providers/Microsoft.ManagedIdentity/userAssignedIdentities"
-        paging = Paging("azure: identities")
-        while path:
-            page = self._page(path)
-            for one in page["value"]:
-                tags = one.get("tags") or {}
-                if SCOPE in tags and JOURNAL in tags and journal_id in (None, tags[JOURNAL]):
-                    found.append(
-                        Resource(
-                            cloud="azure",
-                            region=one["location"].replace(" ", "").lower(),
-                            kind=IDENTITY,
-                            resource_id=one["id"],
-                            journal_id=tags[JOURNAL],
-                            job_id=tags.get(JOB),
-                        )
+        for one in items(self._arm, "identities", path, IDENTITY_API):
+            tags = one.get("tags") or {}
+            if SCOPE in tags and JOURNAL in tags and journal_id in (None, tags[JOURNAL]):
+                found.append(
+                    Resource(
+                        cloud="azure",
+                        region=one["location"].replace(" ", "").lower(),
+                        kind=IDENTITY,
+                        resource_id=one["id"],
+                        journal_id=tags[JOURNAL],
+                        job_id=tags.get(JOB),
                     )
-            path = page.get("nextLink") or ""
-            if path:
-                paging.turn(path)
+                )
         return (*found, *self._definitions(journal_id))
 
     def _definitions(self, journal_id: str | None) -> list[Resource]:
         path = f"{self._arm.scope}/providers/Microsoft.Authorization/roleDefinitions"
         custom = {"$filter": "type eq 'CustomRole'"}
-        page = self._arm.read("roles", lambda: self._arm.rest("GET", path, ROLES_API, query=custom))
         found = []
-        for one in page["value"]:
+        for one in items(self._arm, "roles", path, ROLES_API, custom):
             told = _WHOSE.search(one["properties"].get("description") or "")
             if told is None or not one["properties"].get("roleName", "").startswith(_OURS):
                 continue
@@ -197,9 +189,6 @@ class Identities:
 
     def _drop(self, what: str, path: str, version: str) -> None:
         self._arm.drop(what, lambda: self._arm.rest("DELETE", path, version))
-
-    def _page(self, path: str) -> Any:
-        return self._arm.read("identities", lambda: self._arm.rest("GET", path, IDENTITY_API))
 
     def _when_seen(self, call: Callable[[], Any], seen_s: float) -> None:
         while True:

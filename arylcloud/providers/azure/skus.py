@@ -10,12 +10,10 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from arylcloud.core.offer import Offer
-from arylcloud.providers.azure.client import Arm
-from arylcloud.providers.bounds import Paging
+from arylcloud.providers.azure.client import Arm, items
 
 VERSION: Final = "2021-07-01"
 FRESH_S: Final = 3600.0
@@ -68,19 +66,12 @@ class Skus:
 
     def _ask(self, region: str) -> dict[str, Sku]:
         what = f"sizes in {region}"
-        path: str | None = f"{self._arm.scope}/providers/Microsoft.Compute/skus"
-        query: Mapping[str, str] | None = {"$filter": f"location eq '{region}'"}
-        found = {}
-        paging = Paging(f"azure: {what}")
-        while path:
-            page = self._arm.read(what, partial(self._arm.rest, "GET", path, VERSION, query=query))
-            for one in page.get("value", []):
-                if one.get("resourceType") == "virtualMachines" and str(one["name"]).startswith(_SERIES):
-                    found[str(one["name"]).lower()] = _read(one)
-            path, query = page.get("nextLink"), None
-            if path:
-                paging.turn(path)
-        return found
+        path = f"{self._arm.scope}/providers/Microsoft.Compute/skus"
+        return {
+            str(one["name"]).lower(): _read(one)
+            for one in items(self._arm, what, path, VERSION, {"$filter": f"location eq '{region}'"})
+            if one.get("resourceType") == "virtualMachines" and str(one["name"]).startswith(_SERIES)
+        }
 
 
 def _read(one: Mapping[str, Any]) -> Sku:

@@ -13,13 +13,11 @@ from typing import Any, Final
 from arylcloud.core.errors import (
     AccessError,
     ArylError,
-    CapacityError,
     OtherCloudError,
     QuotaError,
     Scope,
-    ThrottledError,
-    UsageError,
 )
+from arylcloud.providers.codes import hints_of, kinds_of
 
 _CAPACITY: Final = (
     "ZONE_RESOURCE_POOL_EXHAUSTED ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS UNSUPPORTED_OPERATION "
@@ -49,18 +47,11 @@ _ASKED_WRONG: Final = {
     "conditionNotMet": "an organisation's policy; without external addresses: [gcp] external_ip = none",
     "CONDITION_NOT_MET": "an organisation's policy; without external addresses: [gcp] external_ip = none",
 }
-_KINDS: Final[dict[str, type[ArylError]]] = {
-    **dict.fromkeys(_CAPACITY.split(), CapacityError),
-    **dict.fromkeys(_QUOTA.split(), QuotaError),
-    **dict.fromkeys(_THROTTLED.split(), ThrottledError),
-    **dict.fromkeys(_ACCESS.split(), AccessError),
-    **dict.fromkeys(_ASKED_WRONG, UsageError),
-}
+_KINDS: Final = kinds_of(
+    capacity=_CAPACITY, quota=_QUOTA, throttled=_THROTTLED, access=_ACCESS, wrong=_ASKED_WRONG
+)
 _HINTS: Final[dict[str, str | None]] = {
-    **dict.fromkeys(
-        _ACCESS.split(), "`arylcloud check --infra gcp` says what is missing; docs/clouds/gcp.md"
-    ),
-    **_ASKED_WRONG,
+    **hints_of("gcp", _ACCESS, _ASKED_WRONG),
 }
 ALL_REGIONS: Final = "GPUS_ALL_REGIONS"
 _METRIC: Final = re.compile(r"Quota '([A-Z0-9_]+)' exceeded")

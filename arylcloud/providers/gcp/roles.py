@@ -17,6 +17,7 @@ from arylcloud.core.errors import ArylError
 from arylcloud.core.ports import Resource
 from arylcloud.core.stores import JobPrefix
 from arylcloud.providers.bounds import Paging
+from arylcloud.providers.codes import unless
 from arylcloud.providers.gcp.client import Calls
 from arylcloud.providers.web import endpoint
 
@@ -67,14 +68,14 @@ class Accounts:
                 "description": f"arylcloud-journal={job.journal_id} arylcloud-job={job.job_id}",
             },
         }
-        _unless_there(lambda: self._calls.rest("POST", self._accounts(), body))
+        unless(_THERE, lambda: self._calls.rest("POST", self._accounts(), body))
         seen_s = self._first_s.setdefault(email, time.monotonic()) + SEEN_AFTER_S
         if user is not None:
             policy = {"policy": {"bindings": [{"role": SIGNS, "members": [user]}]}}
             url = f"{self._account(email)}:setIamPolicy"
             _when_seen(lambda: self._calls.rest("POST", url, policy), seen_s)
         folder = f"{job.address.prefix}/"
-        _unless_there(lambda: self._calls.rest("POST", f"{bucket_url}/managedFolders", {"name": folder}))
+        unless(_THERE, lambda: self._calls.rest("POST", f"{bucket_url}/managedFolders", {"name": folder}))
         rights = {"bindings": [{"role": OBJECTS, "members": [f"serviceAccount:{email}"]}]}
         where = f"{bucket_url}/managedFolders/{quote(folder, safe='')}"
         _when_seen(lambda: self._calls.rest("PUT", f"{where}/iam", rights), seen_s)
@@ -84,13 +85,13 @@ class Accounts:
         """The rights, not the objects. The missing is success."""
         folder = quote(f"{job.address.prefix}/", safe="")
         url = f"{bucket_url}/managedFolders/{folder}?allowNonEmpty=true"
-        _if_there(lambda: self._calls.rest("DELETE", url))
+        unless(_MISSING, lambda: self._calls.rest("DELETE", url))
 
     def remove(self, name: str) -> None:
         """``name``: of the account, or its address. Idempotent; the missing is success."""
         email = name if "@" in name else f"{name}@{self._calls.project}.iam.gserviceaccount.com"
         self._first_s.pop(email, None)
-        _if_there(lambda: self._calls.rest("DELETE", self._account(email)))
+        unless(_MISSING, lambda: self._calls.rest("DELETE", self._account(email)))
 
     def resources(self, *, journal_id: str | None) -> tuple[Resource, ...]:
         """For ``Infrastructure``."""
@@ -134,19 +135,3 @@ def _when_seen(call: Callable[[], Any], seen_s: float) -> None:
             if not unseen or time.monotonic() >= seen_s:
                 raise
         time.sleep(SEEN_EVERY_S)
-
-
-def _unless_there(call: Callable[[], Any]) -> None:
-    try:
-        call()
-    except ArylError as error:
-        if error.code not in _THERE:
-            raise
-
-
-def _if_there(call: Callable[[], Any]) -> None:
-    try:
-        call()
-    except ArylError as error:
-        if error.code not in _MISSING:
-            raise

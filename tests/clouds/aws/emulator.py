@@ -33,6 +33,7 @@ from clouds.aws.account import Account, Fault, Life
 from clouds.boots import Booting, Boots
 from clouds.broken import broken
 from clouds.prices.aws import _attributes, _described, _product
+from clouds.served import Cut, carry_out
 from clouds.stores.awsaccess import Asked, NotAllowed, Session, Sessions, asked_by, iso
 
 from arylcloud.core.offer import Market, Offer
@@ -60,10 +61,6 @@ class Refused(Exception):
     def __init__(self, code: str, message: str, status: int = 400) -> None:
         super().__init__(code)
         self.code, self.message, self.status = code, message, status
-
-
-class Cut(Exception):
-    """The connection breaks before the answer."""
 
 
 class AwsEmulator:
@@ -243,14 +240,7 @@ class AwsEmulator:
         )
         if fault is None:
             return act()
-        fault.times -= 1
-        if fault.effect in ("done", "cut"):
-            act()
-        if fault.effect == "late":
-            threading.Timer(fault.late_s, self._later, [act]).start()
-        if fault.effect == "cut":
-            raise Cut
-        if fault.effect == "html":
+        if carry_out(fault, act, self._lock):
             return fault.status, "text/html", b"<html><body>Bad Gateway"
         return _refusal(Refused(fault.code, fault.message, fault.status), protocol)
 
@@ -262,10 +252,6 @@ class AwsEmulator:
             raise Refused(code, f"You are not authorized to perform: {operation}", 403)
         if service == "ec2" and region not in account.regions and operation != "DescribeRegions":
             raise Refused("AuthFailure", "the region is not enabled", 401)
-
-    def _later(self, act: Callable[[], Answer]) -> None:
-        with self._lock:
-            act()
 
     def _to_moto(self, environ: dict[str, Any], account: Account, body: bytes) -> Answer:
         copy = {

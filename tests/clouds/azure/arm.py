@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from clouds.azure.subscription import Doc, Fault, Subscription, fresh_id
 from clouds.broken import broken
+from clouds.served import Cut, carry_out
 
 TENANT = "00000000-0000-0000-0000-00000000aaaa"
 SECRET = "emulated"
@@ -57,10 +58,6 @@ class Refused(Exception):
     def reply(self, headers: dict[str, str] | None = None) -> Reply:
         body = {"error": {"code": self.code, "message": self.message}}
         return Reply(status=self.status, body=body, headers=headers or {})
-
-
-class Cut(Exception):
-    """The connection breaks before the answer."""
 
 
 Handler = Callable[[Asked, re.Match[str]], Reply]
@@ -187,21 +184,10 @@ class Arm:
         fault = next((f for f in asked.sub.faults if f.operation == operation and f.times), None)
         if fault is None or fault.effect == "inside":  # of the latter the operation itself takes care
             return act()
-        fault.times -= 1
-        if fault.effect in ("done", "cut"):
-            act()
-        if fault.effect == "late":
-            threading.Timer(fault.late_s, self._later, [act]).start()
-        if fault.effect == "cut":
-            raise Cut
-        if fault.effect == "html":
+        if carry_out(fault, act, self.lock):
             return Reply(status=fault.status, body=b"<html><body>Bad Gateway", kind="text/html")
         after = {} if fault.retry_after_s is None else {"Retry-After": f"{fault.retry_after_s:g}"}
         return Refused(fault.code, fault.message, fault.status).reply(after)
-
-    def _later(self, act: Callable[[], Reply]) -> None:
-        with self.lock:
-            act()
 
     def inside(self, sub: Subscription, operation: str) -> Fault | None:
         """A scripted failure of the operation that begins now."""

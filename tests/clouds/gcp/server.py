@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from clouds.broken import broken
 from clouds.gcp.project import Doc, Fault, Project
+from clouds.served import Cut, carry_out
 
 ROOT = "https://www.googleapis.com/compute/v1"
 """What links begin with, whatever the address that was asked."""
@@ -36,10 +37,6 @@ class Refused(Exception):
     def __init__(self, reason: str, message: str, status: int = 400) -> None:
         super().__init__(reason)
         self.reason, self.message, self.status = reason, message, status
-
-
-class Cut(Exception):
-    """The connection breaks before the answer."""
 
 
 Handler = Callable[[Asked], Doc]
@@ -170,22 +167,12 @@ class GcpServer:
         fault = next((f for f in project.faults if f.method == one.method and f.times), None)
         if fault is None or fault.effect == "operation":  # the latter is the handler's own affair
             return act()
-        fault.times -= 1
-        if fault.effect == "cut":
-            act()
-            raise Cut
-        if fault.effect == "late":
-            threading.Timer(fault.late_s, self._later, [act]).start()
-        if fault.effect == "html":
+        if carry_out(fault, act, self.lock):
             return Answer(status=fault.status, body=b"<html><body>Bad Gateway", kind="text/html")
         answer = refusal(Refused(fault.code, fault.message, fault.status))
         if fault.retry_after_s is not None:
             answer.headers["Retry-After"] = f"{fault.retry_after_s:g}"
         return answer
-
-    def _later(self, act: Callable[[], Answer]) -> None:
-        with self.lock:
-            act()
 
 
 def operation_fault(asked: Asked) -> Fault | None:

@@ -19,11 +19,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
+
+from clouds.served import Served, handler_of
 
 from arylcloud.providers.azure.sas import VERSION
 
@@ -64,7 +66,7 @@ class Blob:
 
 
 @dataclass(slots=True)
-class Azure:
+class Azure(Served):
     """``with Azure() as azure``; ``azure.settings``, ``azure.environ``."""
 
     subscription: str = "00000000-1111-2222-3333-444444444444"
@@ -91,19 +93,22 @@ class Azure:
     _secret: bytes = b"of the service"
     _numbers: int = 0
 
-    def __enter__(self) -> Azure:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        return handler_of(self._told)
 
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+    def _told(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        try:
+            return self.answer(method, path, headers, body)
+        except Refused as refused:
+            told = {"x-ms-error-code": refused.code}
+            if path.startswith("/blob/"):
+                return refused.status, told, _error(refused.code)
+            told["Content-Type"] = "application/json"
+            return (
+                refused.status,
+                told,
+                json.dumps({"error": {"code": refused.code, "message": "."}}).encode(),
+            )
 
     @property
     def settings(self) -> dict[str, str]:
@@ -459,33 +464,5 @@ def _json(document: dict[str, Any], status: int = 200) -> Answer:
     return status, {"Content-Type": "application/json"}, json.dumps(document).encode()
 
 
-def _handler(azure: Azure) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _serve(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            headers = {key.lower(): value for key, value in self.headers.items()}
-            try:
-                status, told, data = azure.answer(self.command, self.path, headers, body)
-            except Refused as refused:
-                status, told = refused.status, {"x-ms-error-code": refused.code}
-                if self.path.startswith("/blob/"):
-                    data = f"<Error><Code>{refused.code}</Code><Message>.</Message></Error>".encode()
-                else:
-                    data = json.dumps({"error": {"code": refused.code, "message": "."}}).encode()
-                    told["Content-Type"] = "application/json"
-            self.send_response(status)
-            for key, value in told.items():
-                self.send_header(key, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(data)
-
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    return Handler
+def _error(code: str) -> bytes:
+    return f"<Error><Code>{code}</Code><Message>.</Message></Error>".encode()

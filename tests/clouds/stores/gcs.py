@@ -16,10 +16,12 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from clouds.served import Served, handler_of
 
 USER = "someone@example.com"
 _STARTS = re.compile(
@@ -64,7 +66,7 @@ class Who:
 
 
 @dataclass(slots=True)
-class Gcs:
+class Gcs(Served):
     """``with Gcs() as gcs``; ``gcs.settings`` are the product's."""
 
     project: str = "proj-1"
@@ -82,19 +84,23 @@ class Gcs:
     _server: Any = None
     _generation: int = 0
 
-    def __enter__(self) -> Gcs:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        return handler_of(self._told)
 
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+    def _told(
+        self, method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
+        try:
+            return self.answer(method, path, headers, body)
+        except Refused as refused:
+            if "/v1/" not in path:
+                return refused.status, {}, _error(refused.code)
+            error = {
+                "code": refused.status,
+                "message": refused.message,
+                "errors": [{"reason": refused.code}],
+            }
+            return refused.status, {}, json.dumps({"error": error}).encode()
 
     @property
     def settings(self) -> dict[str, str]:
@@ -417,33 +423,5 @@ def _json(document: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
     return 200, {"Content-Type": "application/json"}, json.dumps(document).encode()
 
 
-def _handler(gcs: Gcs) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _serve(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            headers = {key.lower(): value for key, value in self.headers.items()}
-            try:
-                status, told, data = gcs.answer(self.command, self.path, headers, body)
-            except Refused as refused:
-                status, told = refused.status, {}
-                if "/v1/" in self.path:
-                    error = {"code": status, "message": refused.message, "errors": [{"reason": refused.code}]}
-                    data = json.dumps({"error": error}).encode()
-                else:
-                    data = f"<Error><Code>{refused.code}</Code><Message>.</Message></Error>".encode()
-            self.send_response(status)
-            for key, value in told.items():
-                self.send_header(key, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            if self.command != "HEAD" and status != 204:
-                self.wfile.write(data)
-
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    return Handler
+def _error(code: str) -> bytes:
+    return f"<Error><Code>{code}</Code><Message>.</Message></Error>".encode()
