@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ class _Last:
     at: float | None = None
     heeded = False
     """It has saved since the cloud's warning."""
+    going: set[Path] = set()  # noqa: RUF012 - the process's, like the rest
+    """What is being removed beside the training."""
 
 
 def completed(folder: Path | None = None) -> list[tuple[int, Path]]:
@@ -92,7 +95,7 @@ def save(step: int, *, keep: int = 2, sharded: bool = False) -> Iterator[Path]:
     root = info().checkpoint_dir
     root.mkdir(parents=True, exist_ok=True)
     for stale in root.glob(".step-*"):
-        if not _alive(stale.suffix[1:]):
+        if stale not in _Last.going and not _alive(stale.suffix[1:]):
             shutil.rmtree(stale, ignore_errors=True)
     folder = root / f".step-{step}.{os.getpid()}"
     folder.mkdir()
@@ -107,27 +110,41 @@ def save(step: int, *, keep: int = 2, sharded: bool = False) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     final = root / f"step-{step}"
-    old = root / f".step-{step}.old"
+    gone: list[Path] = []
     if final.exists():
-        final.rename(old)
+        gone.append(final.rename(_aside(final)))
     folder.rename(final)
     if durable:
         _sync(root)
-    shutil.rmtree(old, ignore_errors=True)
-    _prune(root, step, keep)
+    gone += _prune(root, step, keep)
+    if durable:
+        _remove(gone)
+    elif gone:
+        # to free gigabytes takes a while: not the training's (what a process that ends leaves behind has a
+        # name that counts for nothing, and goes with the next save)
+        _Last.going.update(gone)
+        threading.Thread(target=_remove, args=(gone,), name="aryl-prune", daemon=True).start()
     _Last.at = time.monotonic()
     _Last.heeded = _Last.heeded or warned
     saved(step, _Last.at - begun)
 
 
-def _prune(root: Path, step: int, keep: int) -> None:
-    """Of the checkpoints before ``step``, the last ``keep`` - 1 stay."""
+def _prune(root: Path, step: int, keep: int) -> list[Path]:
+    """Of the checkpoints before ``step``, the last ``keep`` - 1 stay; what is to be removed of the others."""
     earlier = [path for number, path in completed(root) if number < step]
-    for path in earlier[: max(0, len(earlier) - (keep - 1))]:
-        # under another name first: killed half-way, it must not leave half of a complete checkpoint
-        gone = root / f".{path.name}.old"
-        path.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+    # under another name: killed half-way, it must not leave half of a complete checkpoint
+    return [path.rename(_aside(path)) for path in earlier[: max(0, len(earlier) - (keep - 1))]]
+
+
+def _aside(path: Path) -> Path:
+    """A name that counts for nothing, and that nothing has: an earlier one may still be on its way out."""
+    return path.with_name(f".{path.name}.{time.time_ns()}.old")
+
+
+def _remove(folders: list[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+        _Last.going.discard(folder)
 
 
 def _alive(pid: str) -> bool:

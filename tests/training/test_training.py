@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -159,6 +160,23 @@ def test_save_replaces_and_prunes(tmp_path: Path) -> None:
     with aryl.save(11, keep=3) as folder:
         write(folder)
     assert sorted(p.name for p in root.iterdir()) == ["step-10", "step-11", "step-2", "step-4"]
+
+
+def test_under_arylcloud_a_save_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store's copy is what counts: nothing is synced, and what goes is removed beside the training."""
+    monkeypatch.setenv("ARYL_JOB_ID", "j")
+    monkeypatch.setattr("os.fsync", lambda _: pytest.fail("synced"))
+    root = tmp_path / "checkpoints"
+    for step in (1, 2, 3, 3):
+        with aryl.save(step, sharded=True) as folder:
+            write(folder, str(step))
+        seen = sorted(p.name for p in root.iterdir() if not p.name.startswith("."))
+        assert seen == [f"step-{n}" for n in range(max(1, step - 1), step + 1)]
+    for thread in threading.enumerate():
+        if thread.name == "aryl-prune":
+            thread.join(30)
+    assert sorted(p.name for p in root.iterdir()) == ["step-2", "step-3"]
+    assert (root / "step-3" / "_SHARDED").exists()
 
 
 def test_leftovers_go_but_not_those_of_a_living_process(tmp_path: Path) -> None:
