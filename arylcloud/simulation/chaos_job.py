@@ -15,7 +15,6 @@ from arylcloud.core.codec import dumps
 from arylcloud.core.errors import ArylError
 from arylcloud.core.job import JobSpec
 from arylcloud.core.phases import JobPhase
-from arylcloud.core.ports import ObjectInfo
 from arylcloud.launcher.actions import Desired, Observed, Timing
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.loop import JobLauncher
@@ -24,9 +23,9 @@ from arylcloud.launcher.resuming import resume
 from arylcloud.launcher.spent import spent_for_limits_usd
 from arylcloud.launcher.state import JobState
 from arylcloud.simulation.chaos_launcher import Process, Tally, asked, build
-from arylcloud.simulation.chaos_sky import REGIONS, Sky, bill_micro
+from arylcloud.simulation.chaos_sky import REGIONS, Sky, machines_of
 from arylcloud.simulation.chaos_store import Line, Mailbox, Skewed
-from arylcloud.simulation.story import Call, MachineTruth, Ran, Story
+from arylcloud.simulation.story import Call, Ran, Story
 from arylcloud.simulation.world_agents import Agents
 
 Deed = Literal[
@@ -301,33 +300,18 @@ class ChaosJob:
 
     def story(self, resolution_s: float) -> Story:
         holder = self.processes[-1]
-        infos: list[ObjectInfo] = list(self.mailbox.list(mail.JOURNAL_PREFIX))
-        bodies = [self.mailbox.get(info.key) or b"" for info in infos]
         written_s = {
             seq: min(at_s, self._written_s.get(seq, at_s)) for seq, at_s in self.mailbox.written_s.items()
         }
         return Story(
             job_id=self.job_id,
-            records=tuple(ev.Record.from_bytes(body) for body in bodies),
+            records=tuple(ev.Record.from_bytes(body) for body in self.mailbox.journal()),
             local=holder.journal.records(self.job_id),
             written_s=written_s,
             documents=dict(self.mailbox.documents),
             authors=dict(self.mailbox.authors),
             calls=tuple(self.calls),
-            machines=tuple(
-                MachineTruth(
-                    instance_id=m.instance_id,
-                    token=m.spec.token,
-                    lease_id=m.spec.lease_id,
-                    landed_s=m.lands_at_s,
-                    in_time=m.lands_at_s <= m.asked_at_s + self.timing.landing_s,
-                    ended_s=m.ended_s,
-                    bill_micro=None if m.ended_s is None else bill_micro(world, m),
-                )
-                for world in self.sky.worlds.values()
-                for m in world.born.values()
-                if m.spec.job_id == self.job_id
-            ),
+            machines=machines_of(self.sky, self.job_id, self.timing.landing_s),
             runs=tuple(self._runs.values()),
             commits=tuple(self.mailbox.commits),
             total_steps=self.total_steps,

@@ -17,6 +17,7 @@ import numpy as np
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import Billing, EndCause, MachineSpec, PricePoint
+from arylcloud.simulation.story import MachineTruth
 from arylcloud.simulation.world import Trouble, World, WorldMachine
 
 TYPES = {"aws": "p3.2xlarge", "gcp": "n1-standard-8-v100-1"}
@@ -206,3 +207,21 @@ def bill_micro(world: World, machine: WorldMachine) -> int:
         if b > a:
             usd += Fraction(point.usd_per_hour) * (Fraction(b) - Fraction(a))
     return round(usd / 3600 * 1_000_000)
+
+
+def machines_of(sky: Sky, job_id: str, landing_s: float) -> tuple[MachineTruth, ...]:
+    """Every machine that there ever was of a job."""
+    return tuple(
+        MachineTruth(
+            instance_id=m.instance_id,
+            token=m.spec.token,
+            lease_id=m.spec.lease_id,
+            landed_s=m.lands_at_s,
+            in_time=m.lands_at_s <= m.asked_at_s + landing_s,
+            ended_s=m.ended_s,
+            bill_micro=None if m.ended_s is None else bill_micro(world, m),
+        )
+        for world in sky.worlds.values()
+        for m in world.born.values()
+        if m.spec.job_id == job_id
+    )

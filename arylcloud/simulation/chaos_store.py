@@ -94,6 +94,11 @@ class Mailbox(MemoryStore):
         gone = set(keys)
         self._sorted = [key for key in self._sorted if key not in gone]
 
+    def journal(self) -> tuple[bytes, ...]:
+        """Its records, whether it can be reached or not."""
+        keys = [key for key in self._sorted if key.startswith(mail.JOURNAL_PREFIX)]
+        return tuple(self._objects[key][0] for key in keys)
+
     def _up(self) -> None:
         if self.down:
             raise StoreError("the mailbox cannot be reached")
