@@ -141,10 +141,13 @@ class MoveAdvice:
 
     to: Offer
     saving_usd: float
-    move_usd: float
+    move_usd: float | None
+    """None = not estimated: it moves for another reason."""
     why: str
     nodes: int | None = None
     """How many machines there; None = as many as here."""
+    urgent: bool = False
+    """Staying would miss the deadline: however short ago the last move was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,5 +218,7 @@ class Desired:
     """Offer key → the best number of machines of it, for the work that is left. Not in it: not known."""
     scaling: Scaling | None = None
     """None: not known, or nothing runs."""
+    late: str | None = None
+    """Why the deadline may not, or cannot, be kept; None = it is kept even if things go badly."""
     spent_usd: float | None = None
     """So far, as limits go by it (``ledger.spent_for_limits_usd``). None = not known: no budget is judged."""

@@ -21,6 +21,7 @@ from arylcloud.core.offer import Offer
 from arylcloud.core.plan import Candidate, Plan
 from arylcloud.core.ports import Provider
 from arylcloud.launcher.actions import Desired, MoveAdvice, Observed, Scaling, Timing
+from arylcloud.launcher.duedate import late, way_out
 from arylcloud.launcher.offers import barred
 from arylcloud.launcher.queueview import on_gpu
 from arylcloud.launcher.quotes import KEEP_S, Quotes, deciding
@@ -65,6 +66,7 @@ class Desires:
 
     def __call__(self, state: JobState, observed: Observed, now_s: float) -> Desired:
         plan = self._current_plan(state, now_s)
+        left_s = remaining(state, now_s).constraints.deadline_s
         return Desired(
             ranking=tuple(c.offer for c in plan.candidates) if plan is not None else (),
             move=None if plan is None else self._advice(state, observed, plan, now_s),
@@ -74,6 +76,7 @@ class Desires:
             losses_per_hour=_losses_per_hour(state, plan),
             sizes={} if plan is None else _sizes(plan),
             scaling=None if plan is None else self._current_scaling(state, observed, plan, now_s),
+            late=None if plan is None else late(left_s, plan.candidates),
             spent_usd=spent_for_limits_usd(state, now_s),
         )
 
@@ -175,10 +178,23 @@ class Desires:
             checkpoint_gb=newest.total_bytes / 1e9 if newest is not None else 0.0,
             handover_s=_handover_s(observed, lease) * state.market_clock.scale,
         )
-        if move is None:
+        left_s = remaining(state, now_s).constraints.deadline_s
+        out = way_out(left_s, here, free) if move is None else None
+        if out is not None and here is not None and left_s is not None:
+            saving = (here.usd.mean if here.usd else 0.0) - (out.usd.mean if out.usd else 0.0)
+            why = f"{left_s / 3600:.2f} h are left to the deadline: on demand it is still kept"
+            return MoveAdvice(
+                to=out.offer, saving_usd=saving, move_usd=None, why=why, nodes=out.nodes, urgent=True
+            )
+        if move is None or (late(left_s, plan.candidates) is not None and not _sooner(plan, move.to, here)):
             return None
         return MoveAdvice(
-            to=move.to, saving_usd=move.saving_usd, move_usd=move.move_usd, why=move.why, nodes=move.nodes
+            to=move.to,
+            saving_usd=move.saving_usd,
+            move_usd=move.move_usd,
+            why=move.why,
+            nodes=move.nodes,
+            urgent=here is not None and here.meets_deadline is False,
         )
 
     def _interval_s(self, state: JobState, observed: Observed, plan: Plan | None) -> float | None:
@@ -216,6 +232,14 @@ def _sizes(plan: Plan) -> dict[str, int]:
 def _members(state: JobState) -> int:
     epoch = next((e for e in reversed(state.epochs) if e.members), None)
     return state.spec.nodes_max if epoch is None else len(epoch.members)
+
+
+def _sooner(plan: Plan, to: Offer, here: Candidate | None) -> bool:
+    """A job that is late moves to be done sooner, not cheaper."""
+    there = next((c for c in plan.candidates if c.offer.key == to.key), None)
+    if here is None or here.hours is None or there is None or there.hours is None:
+        return False
+    return there.hours.p50 < here.hours.p50
 
 
 def _handover_s(observed: Observed, lease: Lease) -> float:

@@ -18,6 +18,9 @@ BUDGET_SLACK: Final = 0.02
 
 def reached(d: Draft) -> tuple[str, str, None] | None:
     """(code, text, no exit code) of the limit that ends the job now; journals what else there is to say."""
+    if d.desired.late is not None and "deadline" not in d.state.limits_near:
+        d.note(ev.LimitNear(limit="deadline", text=d.desired.late))
+        d.notify("near:deadline", f"{d.state.job_id}: deadline: {d.desired.late}")
     return _budget(d) or _runtime(d)
 
 

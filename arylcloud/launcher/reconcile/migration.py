@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from arylcloud.core import events as ev
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import JobPhase, LeasePhase
+from arylcloud.launcher.actions import MoveAdvice
 from arylcloud.launcher.offers import barred, covers
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.reconcile.epochs import handed_over, intact
@@ -40,7 +41,7 @@ def _start(d: Draft, epoch: Epoch) -> None:
         advised = advice if advice is not None and advice.to.key == found.key else None
         target = found
         nodes = _nodes(d, d.desired.sizes.get(target.key))
-    elif advice is not None and _may_move(d, current, advice.to):
+    elif advice is not None and _may_move(d, current, advice):
         target, cause, why, advised = advice.to, "advice", advice.why, advice
         nodes = _nodes(d, advice.nodes)
     else:
@@ -90,15 +91,17 @@ def _asked_for(d: Draft, current: Offer, request: ev.RequestSeen) -> Offer | str
     return free[0]
 
 
-def _may_move(d: Draft, current: Offer, to: Offer) -> bool:
-    spec = d.state.spec
+def _may_move(d: Draft, current: Offer, advice: MoveAdvice) -> bool:
+    spec, to = d.state.spec, advice.to
     if not spec.migrate.auto or spec.recovery == "none" or to.key == current.key:
         return False
     if barred(to, d.state.bars, d.now_market_s) is not None:
         return False
     last_s = d.state.migration_at_s
-    return last_s is None or (
-        d.now_market_s - d.state.market_clock.market_s(last_s) >= spec.migrate.at_most_every_s
+    return (
+        last_s is None
+        or advice.urgent
+        or (d.now_market_s - d.state.market_clock.market_s(last_s) >= spec.migrate.at_most_every_s)
     )
 
 

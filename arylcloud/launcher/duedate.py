@@ -1,0 +1,54 @@
+"""A deadline while the job runs: said early when it cannot be kept, and the way out while there is one. Pure.
+
+The planner's ranking keeps deadlines as long as some place keeps them at p90 (``planner/evaluate``), and its
+``advise`` leaves a place that does not. This is for what comes after: no place is safe any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from arylcloud.core.offer import Market
+from arylcloud.core.plan import Candidate
+
+SPARE_H: Final = 0.1
+"""Market hours: with less to spare on demand, one loss on spot could not be made good."""
+
+
+def late(left_s: float | None, candidates: Sequence[Candidate]) -> str | None:
+    """What there is to say about a deadline in ``left_s`` market seconds; None = some place keeps it even if
+    things go badly (p90), or nobody can say."""
+    hours = [c.hours for c in candidates if c.hours is not None]
+    if left_s is None or not hours:
+        return None
+    left_h = max(0.0, left_s / 3600.0)
+    best, worst = min(h.p50 for h in hours), min(h.p90 for h in hours)
+    if worst <= left_h:
+        return None
+    if best <= left_h:
+        return (
+            f"{left_h:.2f} h are left, the quickest place takes {best:.2f} h, and {worst:.2f} h if things go"
+            " badly: it may be late"
+        )
+    return f"it cannot be kept: {left_h:.2f} h are left, the quickest place takes {best:.2f} h"
+
+
+def way_out(
+    left_s: float | None, here: Candidate | None, candidates: Sequence[Candidate]
+) -> Candidate | None:
+    """The cheapest place on demand that still comes in time (p50), where waiting longer on spot would not, or
+    would leave no time to begin there after a loss."""
+    if left_s is None or here is None or here.offer.market is not Market.SPOT or here.hours is None:
+        return None
+    left_h = left_s / 3600.0
+    safe = [
+        (c.usd.mean, c.offer.key, c)
+        for c in candidates
+        if c.offer.market is not Market.SPOT
+        and c.usd is not None
+        and c.hours is not None
+        and c.hours.p50 <= left_h
+        and (here.hours.p50 > left_h or left_h - c.hours.p50 < SPARE_H)
+    ]
+    return min(safe)[2] if safe else None
