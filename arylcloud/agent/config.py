@@ -10,6 +10,7 @@ ARYL_STORE_OPTIONS   JSON: how a bucket is opened, without credentials (``agent/
 ARYL_GPUS, ARYL_GPU  how many GPUs this machine must have, and which (canonical name)
 ARYL_CHECK_GPUS      ``1``: they are looked at before work begins; ``own``: as far as the user's own machine
                      can tell; absent = not at all
+ARYL_CHECKPOINTS     ``memory``: local checkpoints lie in /dev/shm; absent = on the disk
 ARYL_LINGER_S        idle without a launcher for this long, the machine ends itself
 ARYL_POWEROFF        shell command by which the stub ends the machine; absent = its exit does
 ARYL_USER_PYTHONPATH the image's own PYTHONPATH, for the user's processes
@@ -22,6 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from arylcloud.agent import inmemory
 from arylcloud.core.errors import UsageError
 
 LENT_FILE = "lent.json"
@@ -40,6 +42,7 @@ PRIVATE = frozenset(
         "ARYL_GPUS",
         "ARYL_GPU",
         "ARYL_CHECK_GPUS",
+        "ARYL_CHECKPOINTS",
         "ARYL_LINGER_S",
         "ARYL_POWEROFF",
         "ARYL_USER_PYTHONPATH",
@@ -72,6 +75,8 @@ class Config:
     gpus: int | None = None
     gpu: str | None = None
     check_gpus: str = ""
+    in_memory: bool = False
+    """Local checkpoints are to lie in memory, if this host can."""
     linger_s: float = 600.0
     store_options: Mapping[str, str] = field(default_factory=dict)
 
@@ -86,8 +91,12 @@ class Config:
         return self.home / "workdir"
 
     @property
+    def memory(self) -> Path | None:
+        return inmemory.folder_of(self.lease_id) if self.in_memory else None
+
+    @property
     def checkpoints(self) -> Path:
-        return self.home / "checkpoints"
+        return (self.memory or self.home) / "checkpoints"
 
     @property
     def scratch(self) -> Path:
@@ -132,6 +141,7 @@ def from_environment(environ: Mapping[str, str], home: Path) -> Config:
         gpus=_whole(environ, "ARYL_GPUS"),
         gpu=environ.get("ARYL_GPU") or None,
         check_gpus=environ.get("ARYL_CHECK_GPUS") or "",
+        in_memory=environ.get("ARYL_CHECKPOINTS") == "memory",
         linger_s=_number(environ, "ARYL_LINGER_S", 600.0) or 0.0,
         store_options=_texts(environ, "ARYL_STORE_OPTIONS"),
     )

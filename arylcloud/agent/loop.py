@@ -19,6 +19,7 @@ from arylcloud.agent.boot import Boot, Booted
 from arylcloud.agent.cadence import Advisor
 from arylcloud.agent.config import EC2_METADATA_URL, Config
 from arylcloud.agent.execs import Execs, Place
+from arylcloud.agent.inmemory import Held
 from arylcloud.agent.lifeline import MARGIN_S, Lifeline
 from arylcloud.agent.mailbox import Mailbox, Seen
 from arylcloud.agent.metadata import Warned
@@ -57,11 +58,14 @@ class Agent:
         self.steady = SlewedClock(clock)
         """What is decided by: a clock that is set must not end a grace, or a lease, at once."""
         config.scratch.mkdir(parents=True, exist_ok=True)
+        self.held: Held | None = None
         self.shipper = Shipper(store, config.scratch / "logs", on_error=self._log, pace=config.pace)
         self.boot_log = self.shipper.stream(boot_stream(config.lease_id))
         self.mailbox = Mailbox(
             store, job_id=config.job_id, clock=self.steady, log=self._log, pace=config.pace
         )
+        if config.memory is not None:
+            self.held = Held(config.memory, log=self._log)
         self.sync = CheckpointSync(
             store,
             config.checkpoints,
@@ -375,6 +379,8 @@ class Agent:
             self.shipper.flush()
         self.shipper.close()
         self.lifeline.close()
+        if self.held is not None:
+            self.held.close()
 
     def _log(self, text: str) -> None:
         moment = datetime.fromtimestamp(self.clock.now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

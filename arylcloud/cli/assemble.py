@@ -187,6 +187,10 @@ def _gpus(offer: Offer) -> dict[str, str]:
     }
 
 
+def _checkpoints(state: JobState) -> dict[str, str]:
+    return {"ARYL_CHECKPOINTS": "memory"} if state.spec.checkpoint.in_memory else {}
+
+
 def _timing(clouds: Collection[str]) -> Timing:
     if set(clouds) == {"pool"}:
         return POOL_TIMING
@@ -250,7 +254,7 @@ def build_launcher(
             journal_id=state.journal_id,
             until_s=action.until_s,
             metadata=able.metadata,
-            env={**able.machine_env, **given.env, **_gpus(action.offer)},
+            env={**able.machine_env, **given.env, **_gpus(action.offer), **_checkpoints(state)},
         )
         return Boot(user_data=stub, identity=given.identity)
 

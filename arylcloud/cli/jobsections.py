@@ -150,6 +150,9 @@ def checkpoint_of(section: Section) -> CheckpointSpec:
     interval = section.take("interval")
     keep = section.get("keep", units.parse_count)
     every = section.get("keep_every", _steps)
+    where = section.text("in")
+    if where not in (None, "disk", "memory"):
+        raise UsageError(f"{section.value.what}: in: {where!r} is not understood", hint="in: disk, or memory")
     section.finish()
     seconds = None
     if interval is not None and interval.plain != "auto":
@@ -158,6 +161,7 @@ def checkpoint_of(section: Section) -> CheckpointSpec:
         size_gb=size,
         interval_s=seconds,
         keep=CheckpointSpec().keep if keep is None else keep,
+        in_memory=where == "memory",
         keep_every_steps=every,
     )
 

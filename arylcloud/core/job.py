@@ -131,6 +131,8 @@ class CheckpointSpec:
     interval_s: float | None = None
     """None = Young/Daly from measured save time and hazard."""
     keep: int = 2
+    in_memory: bool = False
+    """A machine's own copies lie in its memory (/dev/shm), not on its disk."""
     keep_every_steps: int | None = None
     """Beside the last ``keep``: the first checkpoint at or after each multiple, for good. None = no such."""
 
