@@ -77,8 +77,8 @@ def test_a_look_is_good_for_so_long(tmp_path: Path) -> None:
         fence.is_ours(JOB)
     h.store.delete([mail.journal_key(h.journal.head(JOB) + 1)])
     h.store.down = True
-    assert not fence.look(JOB)
+    assert fence.look(JOB) is False
     h.store.down = False
-    assert not fence.is_ours(JOB), "not asked again at once"
+    assert fence.is_ours(JOB) is False, "not asked again at once"
     h.clock.at_s += FRESH_S + 0.001
     assert fence.is_ours(JOB)
