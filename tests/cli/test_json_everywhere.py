@@ -55,6 +55,7 @@ FAILURES: dict[str, list[list[str]]] = {
     "events": [["nosuch"]],
     "exec": [["nosuch", "--", "ls"], []],
     "migrate": [["nosuch"], [JOB]],
+    "scale": [["nosuch", "2"], [JOB, "2"]],
     "stop": [["nosuch"]],
     "resume": [["nosuch"], [JOB]],
     "adopt": [["nosuch"], ["file:///nosuch/jobs/x-1"]],
@@ -105,9 +106,11 @@ def one_document(text: str) -> dict[str, Any]:
 
 def test_no_command_is_left_out() -> None:
     assert set(FAILURES) == set(COMMANDS)
-    # `serve` runs until it is stopped; `exec`, `migrate`, `resume`, `adopt` need a job that runs: below;
-    # `check` needs a cloud (tests/clouds)
-    assert set(COMMANDS) - set(SUCCESSES) == {"serve", "exec", "migrate", "resume", "adopt", "check"}
+    # `serve` runs until it is stopped; `exec`, `migrate`, `scale`, `resume`, `adopt` need a job that runs:
+    # below; `check` needs a cloud (tests/clouds)
+    assert set(COMMANDS) - set(SUCCESSES) == {
+        "serve", "exec", "migrate", "scale", "resume", "adopt", "check"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -145,6 +148,8 @@ def test_commands_on_a_running_job(home: Home) -> None:
     assert moved.code != 0
     assert "error" in one_document(moved.out)
     one_document(home.cli("migrate", job_id, "-d", "--json", code=0).out)
+    fixed = home.cli("scale", job_id, "2", "--json", code=2)
+    assert "throughout" in one_document(fixed.out)["error"]["message"]
     uri = home.state(job_id).prefix_uri
     assert one_document(home.cli("adopt", uri, "--json", code=6).out)["error"]["kind"] == "conflict"
     one_document(home.cli("stop", job_id, "--json", code=0).out)
