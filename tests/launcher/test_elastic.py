@@ -14,6 +14,8 @@ from arylcloud.core import events as ev
 from arylcloud.core.job import JobSpec
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.launcher.actions import MoveAdvice, Scaling
+from arylcloud.launcher.baselines import baselines
+from arylcloud.launcher.ledger import build_report
 from arylcloud.launcher.reconcile.sizes import gain
 
 RUNNING = JobPhase.RUNNING
@@ -416,6 +418,35 @@ def test_it_looks_more_often_while_machines_stand_still(tmp_path: Path) -> None:
     assert h.launcher.pause_s(h.state, news=True) == tick_s / 10
     h.pass_time(30)
     assert h.launcher.pause_s(h.state, news=False) == tick_s, "who does not answer is not asked for ever"
+
+
+def test_the_account_of_a_job_of_many_sizes(tmp_path: Path) -> None:
+    """The report is the cloud's bill, whoever came and went; what was lost is what the loss took."""
+    h = running(tmp_path)
+    first = world(h)
+    h.world.interrupt(first[0])
+    wait_for_size(h, 3, beyond=2)
+    h.agents.silence(world(h)[1], 20.0)
+    wait_for_size(h, 2, beyond=h.state.epochs[-1].number)
+    h.request("scale", nodes=1)
+    wait_for_size(h, 1)
+    h.tick(3)
+    to_the_end(h)
+    report = build_report(h.state, now_s=h.clock.at_s)
+    least_s = h.world.capabilities().billing.minimum_s
+    lives_s = {m.instance_id: (m.ended_s or 0.0) - m.lands_at_s for m in h.world.born.values()}
+    assert {c.instance_id: c.billed_s for c in report.leases} == {
+        name: pytest.approx(max(life_s, least_s)) for name, life_s in lives_s.items()
+    }
+    paid_s = sum(c.billed_s for c in report.leases if c.instance_id != first[0])
+    assert (report.compute_micro or 0) / 1e6 == pytest.approx(paid_s / 3600, abs=1e-5), "a dollar an hour"
+    assert [c.free for c in report.leases] == [c.instance_id == first[0] for c in report.leases]
+    for cost in report.leases:
+        assert sum(span.to_s - span.from_s for span in cost.spans) == pytest.approx(cost.billed_s)
+    assert report.seconds.useful > report.seconds.lost_work > 0
+    assert {line.name for line in baselines(h.state, report)} == {
+        "on_demand", "cheapest_per_hour", "fixed_zone"
+    }  # fmt: skip
 
 
 def story(folder: Path, crash_in: int | None = None) -> Harness:
