@@ -403,7 +403,7 @@ def test_a_full_disk(mount: Callable[..., Path], refuse: Refuse, monkeypatch: py
 def test_a_reader_that_leaves(home: Path, args: list[str]) -> None:
     """``| head -1``: quiet."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "arylcloud", *args, *(["--limit", "0"] if args[0] == "prices" else [])],
+        [sys.executable, "-m", "arylcloud", *args, *(["--limit", "900"] if args[0] == "prices" else [])],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
