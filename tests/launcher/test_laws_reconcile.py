@@ -11,6 +11,7 @@ from support.harness import JOB, OFFERS, TIMING, Harness, spec
 
 from arylcloud.core import events as ev
 from arylcloud.core.phases import JobPhase, LeasePhase
+from arylcloud.core.ports import MachineState
 from arylcloud.core.protocol import EndDoc, RequestDoc
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.reconcile import reconcile
@@ -93,6 +94,21 @@ def test_an_end_counts_for_its_own_epoch_only(tmp_path: Path) -> None:
     assert (told.epoch, told.rank, told.exit_code) == (number, 0, 0)
 
 
+def test_a_checkpoint_counts_for_the_newest_epoch_only(tmp_path: Path) -> None:
+    h = running(tmp_path)
+    h.world.interrupt(h.running[0].instance_id)
+    h.until(JobPhase.RECOVERING)
+    h.until(JobPhase.RUNNING)
+    number = h.state.epochs[-1].number
+    seen = act.CheckpointSeen(key="m", epoch=number, number=9, step=99, saved_at_s=1.0, total_bytes=1)
+    (told,) = of(look(h, checkpoints=(seen,)), ev.CheckpointCommitted)
+    assert (told.manifest, told.epoch, told.step) == ("m", number, 99)
+    for other in (1, number - 1, number + 1):
+        assert not of(look(h, checkpoints=(replace(seen, epoch=other),)), ev.CheckpointCommitted)
+    rejected = replace(h.state, rejected=frozenset({"m"}))
+    assert not of(look(h, rejected, checkpoints=(seen,)), ev.CheckpointCommitted)
+
+
 def test_a_job_has_finished_when_all_ranks_have(tmp_path: Path) -> None:
     h = running(tmp_path, 2)
     first, second = end(h), end(h, rank=1)
@@ -133,6 +149,44 @@ def test_where_the_mailbox_cannot_be_read_silence_is_ours(tmp_path: Path) -> Non
     (change,) = of(look(h, heard_s_ago=silent), ev.LeasePhaseChanged)
     assert change.phase is LeasePhase.SUSPECT
     assert look(h, heard_s_ago={lease.lease_id: TIMING.silent_s}) == (), "not yet"
+
+
+def test_silence_alone_replaces_nothing(tmp_path: Path) -> None:
+    """SUSPECT; LOST only when its cloud has not answered for as long, either; READY when it is heard."""
+    h = running(tmp_path)
+    (lease,) = h.state.open_leases
+    suspect = replace(lease, phase=LeasePhase.SUSPECT, since_s=h.clock.at_s - TIMING.lost_s)
+    state = replace(h.state, leases={lease.lease_id: suspect})
+    silent: dict[str, Any] = {"heard_s_ago": {lease.lease_id: TIMING.lost_s}}
+    away: dict[str, Any] = {"listed": frozenset(), "machines": ()}
+    assert not of(look(h, state, **silent), act.EndLease), "its cloud runs it"
+    for unlisted_s, lost in ((0.0, False), (TIMING.lost_s - 1.0, False), (TIMING.lost_s, True)):
+        seen = look(h, state, unlisted_s={"aws": unlisted_s}, **silent, **away)
+        assert [e.code for e in of(seen, act.EndLease)] == ["lost"] * lost, unlisted_s
+    recent = replace(state, leases={lease.lease_id: replace(suspect, since_s=h.clock.at_s - 1.0)})
+    for other, more in ((recent, {}), (state, {"mailbox_ok": False})):
+        seen = look(h, other, unlisted_s={"aws": 1e6}, **silent, **away, **more)
+        assert not of(seen, act.EndLease)
+    (change,) = of(look(h, state, heard_s_ago={lease.lease_id: 1.0}), ev.LeasePhaseChanged)
+    assert change.phase is LeasePhase.READY
+    late = look(h, state, heard_s_ago={lease.lease_id: TIMING.silent_s})
+    assert not of(late, ev.LeasePhaseChanged), "not lately enough"
+
+
+def test_an_end_is_asked_for_until_it_is_confirmed(tmp_path: Path) -> None:
+    h = running(tmp_path)
+    h.world.ends_fail = True
+    h.request("stop")
+    h.tick(8)
+    (lease,) = h.state.open_leases
+    assert lease.phase is LeasePhase.ENDING
+    (again,) = of(look(h), act.EndLease)
+    assert (again.lease_id, again.code) == (lease.lease_id, "stop_requested")
+    assert again.machine is not None
+    (blind,) = of(look(h, listed=frozenset(), machines=()), act.EndLease)
+    assert blind.machine is not None, "by what is known of it, where it cannot be seen"
+    assert blind.machine.instance_id == again.machine.instance_id
+    assert of(look(h, machines=(replace(again.machine, state=MachineState.GONE),)), ev.LeaseReleased)
 
 
 def test_without_a_mailbox_nothing_is_begun(tmp_path: Path) -> None:
