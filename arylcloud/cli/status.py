@@ -170,8 +170,10 @@ def _print(state: JobState, reading: Reading, problem: str | None, launcher: str
     row("cost", f"{usd(spent(state))} so far")
     for lease in state.open_leases:
         since = seconds(time.time() - lease.intended_at_s)
-        price = rate(lease.usd_per_hour)
+        price = f"at {rate(lease.usd_per_hour)}"
+        if lease.usd_per_hour is None and lease.offer.usd_per_hour is not None:
+            price = f"quoted at {rate(lease.offer.usd_per_hour)}"
         where, known = offer_text(lease.offer.key), lease.instance_id or "no id yet"
-        row("machine", f"{where}, {lease.phase} for {since} at {price} ({known})")
+        row("machine", f"{where}, {lease.phase} for {since}, {price} ({known})")
     if launcher is not None:
         row("launcher", launcher)
