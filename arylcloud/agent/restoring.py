@@ -5,20 +5,28 @@ from __future__ import annotations
 import queue
 import shutil
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from arylcloud.agent.decide import Outcome
 from arylcloud.agent.shipper import one_line
 from arylcloud.agent.sync import CheckpointSync, keep_only
-from arylcloud.checkpoint.restore import list_manifests, prefetch, read_manifest, restore
+from arylcloud.checkpoint.restore import Near, list_manifests, read_manifest, restore
 from arylcloud.core.errors import IntegrityError, LocalStateError, StoreError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import EpochDoc, Manifest
 
 PREFETCH_S = 1.0
+TRUST_S = 60.0
+"""What was verified so recently is not read again."""
 NO_SPACE_TRIES = 5
 """A full disk may be emptied by somebody; not for ever."""
+
+
+class _NotThisOneError(Exception):
+    """Another checkpoint is wanted now."""
 
 
 class Restorer(threading.Thread):
@@ -50,6 +58,9 @@ class Restorer(threading.Thread):
         self._lock = threading.Lock()
         self._outcome: Outcome | None = None
         self._prefetched: str | None = None
+        self._near: tuple[Near, float] | None = None
+        """What was pre-fetched, and when (monotonic) that was verified."""
+        self._resume_from: str | None = None
         self._seen = ""
         self._wanted = 0
 
@@ -65,7 +76,7 @@ class Restorer(threading.Thread):
 
     def ask(self, epoch: EpochDoc) -> None:
         with self._lock:
-            self._wanted = epoch.number
+            self._wanted, self._resume_from = epoch.number, epoch.resume_from
         self.prefetching.clear()
         self._queue.put(epoch)
 
@@ -84,6 +95,11 @@ class Restorer(threading.Thread):
                 outcome = self._restore(epoch)
                 with self._lock:
                     self._outcome = outcome
+                    if self._wanted == epoch.number:
+                        self._resume_from = None
+                if outcome.problem is None:  # the command starts meanwhile
+                    self._near = None
+                    shutil.rmtree(self._cache, ignore_errors=True)
             elif self.prefetching.is_set():
                 try:
                     self._prefetch()
@@ -124,13 +140,12 @@ class Restorer(threading.Thread):
         manifest: Manifest | None = None
         if epoch.resume_from is not None:
             manifest = read_manifest(self._store, epoch.resume_from, job_id=self._job_id)
-            restore(self._store, manifest, self._checkpoints, cache=self._cache)
+            restore(self._store, manifest, self._checkpoints, near=self._nearest())
             self._log(f"resuming from {manifest.key} (step {manifest.step})")
         removed = keep_only(self._checkpoints, manifest.directory if manifest is not None else None)
         if removed:
             self._log(f"removed {', '.join(removed)}: not what this epoch resumes from")
         self._sync.resume(manifest)
-        shutil.rmtree(self._cache, ignore_errors=True)
         with self._lock:
             self._prefetched, self._seen = None, ""
 
@@ -142,10 +157,36 @@ class Restorer(threading.Thread):
         if key != self._sync.status.committed:  # else it lies here already
             try:
                 manifest = read_manifest(self._store, key, job_id=self._job_id)
-                prefetch(self._store, manifest, self._cache)
+                self._bring_near(manifest)
+            except _NotThisOneError:
+                return
             except IntegrityError as error:
                 self._log(f"pre-fetching passes over {key}: {error.message}")
                 self._seen = key
                 return
         with self._lock:
             self._seen = self._prefetched = key
+
+    def _bring_near(self, manifest: Manifest) -> None:
+        """The whole checkpoint into a folder of ours; what an earlier one has in common with it stays. An
+        epoch that resumes from another is not kept waiting."""
+
+        def progress(_: int) -> None:
+            if self._halt.is_set() or self._resume_from not in (None, manifest.key):
+                raise _NotThisOneError
+
+        before = self._nearest()
+        # by the manifest's key: two of one step may differ
+        folder = self._cache / manifest.key.rpartition("/")[2]
+        path = restore(self._store, manifest, folder, near=before, progress=progress)
+        near = Near(manifest=manifest, folder=path, trusted=True)
+        self._near = (near, time.monotonic())
+        for other in self._cache.iterdir():
+            if other != folder:
+                shutil.rmtree(other, ignore_errors=True)
+
+    def _nearest(self) -> Near | None:
+        if self._near is None:
+            return None
+        near, verified_s = self._near
+        return near if time.monotonic() - verified_s < TRUST_S else replace(near, trusted=False)

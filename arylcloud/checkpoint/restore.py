@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from arylcloud.core.errors import IntegrityError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import ChunkRef, FileEntry, Manifest, chunk_key
 
-__all__ = ["list_manifests", "next_number", "prefetch", "read_manifest", "restore"]
+__all__ = ["Near", "list_manifests", "next_number", "read_manifest", "restore"]
 
 THREADS = 8
 _T = TypeVar("_T")
@@ -26,19 +27,32 @@ _R = TypeVar("_R")
 _TEMPORARY = ".restore-"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Near:
+    """A checkpoint that this machine has restored before, and may have much in common with the one wanted."""
+
+    manifest: Manifest
+    folder: Path
+    """Its files, in a folder of ours: nobody writes there."""
+    trusted: bool = False
+    """It was verified moments ago: what it has is not read once more."""
+
+
 def restore(
     store: ObjectStore,
     manifest: Manifest,
     target: Path,
     *,
-    cache: Path | None = None,
+    near: Near | None = None,
     threads: int = THREADS,
     progress: Callable[[int], None] | None = None,
 ) -> Path:
     """Put ``manifest`` (as ``read_manifest`` gave it) at ``target / manifest.directory``; return that path.
 
-    Chunks come from ``cache`` where they are there and sound, or from what lies at that path already (a
-    rank's own part of a sharded checkpoint), else from the store (the job's prefix).
+    Files and chunks that ``near`` has are taken from there (files by a link), others from what lies at that
+    path already (a rank's own part of a sharded checkpoint), where it is sound, else from the store (the
+    job's prefix). ``progress`` is called with the bytes of each chunk, from any thread; what it raises ends
+    the restore.
     The folder appears by one rename, complete; an older one of this name is replaced, unless
     it holds these very bytes, and then stays. Raises IntegrityError that names the chunk which is
     missing or damaged, StoreError (try again), LocalStateError (no space); after an error
@@ -54,7 +68,7 @@ def restore(
         _room(target, manifest)
         temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=target))
         try:
-            _fill(temporary, store, manifest, cache, threads, progress, final)
+            _fill(temporary, store, manifest, near, threads, progress, final)
             if final.is_symlink() or final.exists():
                 final.rename(temporary / ".replaced")
             (temporary / "new").rename(final)
@@ -63,41 +77,6 @@ def restore(
     except OSError as error:
         raise map_error(error, f"cannot restore into {target}") from error
     return final
-
-
-def prefetch(
-    store: ObjectStore,
-    manifest: Manifest,
-    cache: Path,
-    *,
-    threads: int = THREADS,
-    progress: Callable[[int], None] | None = None,
-) -> int:
-    """Bring every chunk of ``manifest`` into ``cache``, verified; returns the bytes fetched now.
-    Chunks of ``cache`` that are not in ``manifest`` are removed. Idempotent; raises as ``restore``."""
-    wanted = {c.sha256: c for file in manifest.files for c in file.chunks}
-
-    def fetch(chunk: ChunkRef) -> int:
-        if _cached(cache, chunk) is not None:
-            return 0
-        data = _stored(store, chunk)
-        path = _cache_path(cache, chunk)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{threading.get_ident()}.part")
-        partial.write_bytes(data)
-        partial.replace(path)
-        if progress is not None:
-            progress(len(data))
-        return len(data)
-
-    try:
-        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for path in cache.glob("??/*"):
-            if path.name not in wanted:
-                path.unlink()
-        return sum(_parallel(fetch, wanted.values(), threads))
-    except OSError as error:
-        raise map_error(error, f"cannot keep chunks in {cache}") from error
 
 
 def _room(target: Path, manifest: Manifest) -> None:
@@ -134,47 +113,65 @@ def _file_holds(path: Path, file: FileEntry) -> bool:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A chunk, where it belongs, and where it may be had without the store."""
+
+    path: Path
+    offset: int
+    chunk: ChunkRef
+    linked: bool = False
+    """It is there already, and to be verified."""
+    near: Path | None = None
+    present: Path | None = None
+
+
 def _fill(
     temporary: Path,
     store: ObjectStore,
     manifest: Manifest,
-    cache: Path | None,
+    near: Near | None,
     threads: int,
     progress: Callable[[int], None] | None,
     present: Path,
 ) -> None:
     root = temporary / "new"
     root.mkdir()
-    pieces: list[tuple[Path, int, ChunkRef, Path | None]] = []
+    pieces: list[_Piece] = []
+    known = {} if near is None else {file.path: file for file in near.manifest.files}
     for file in manifest.files:
-        path = root / file.path
+        path, local = root / file.path, present / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        # the folder is new and ours: O_EXCL | O_NOFOLLOW hold that nothing in it leads elsewhere
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        os.close(handle)
-        offset, local = 0, present / file.path
+        other = known.get(file.path)
+        same = near is not None and other == file and file.mode & 0o400  # (else it cannot be verified)
+        linked = bool(same and near and _link(near.folder / file.path, path))
+        if not linked:
+            # the folder is new and ours: O_EXCL | O_NOFOLLOW hold that nothing in it leads elsewhere
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            os.close(handle)
+        elif near is not None and near.trusted:
+            continue
         here = local if _size(local) == file.size else None
+        had = _offsets(other)
+        offset = 0
         for chunk in file.chunks:
-            pieces.append((path, offset, chunk, here))
+            nearby = near.folder / file.path if near is not None and had.get(offset) == chunk else None
+            pieces.append(
+                _Piece(path, offset, chunk, linked=linked, near=None if linked else nearby, present=here)
+            )
             offset += chunk.size
 
-    def write(piece: tuple[Path, int, ChunkRef, Path | None]) -> None:
-        path, offset, chunk, here = piece
-        data: Buffer | None = _cached(cache, chunk) if cache is not None else None
-        if data is None and here is not None:
-            data = _present(here, offset, chunk)
-        if data is None:
-            data = _stored(store, chunk)
-        handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            view = memoryview(data)
-            while view:
-                written = os.pwrite(handle, view, offset)
-                view, offset = view[written:], offset + written
-        finally:
-            os.close(handle)
+    def write(piece: _Piece) -> None:
+        if not (piece.linked and _local(piece.path, piece.offset, piece.chunk) is not None):
+            if piece.linked:
+                _part_ways(piece.path)
+            data: Buffer | None = None
+            for source in (piece.near, piece.present):
+                if data is None and source is not None:
+                    data = _local(source, piece.offset, piece.chunk)
+            _write(piece, data if data is not None else _stored(store, piece.chunk))
         if progress is not None:
-            progress(chunk.size)
+            progress(piece.chunk.size)
 
     _parallel(write, pieces, threads)
     for file in manifest.files:
@@ -182,6 +179,47 @@ def _fill(
     # older than the rename to come: a folder whose ctime is newer than its mtime was renamed into
     # place, which is how arylcloud.training tells a finished checkpoint
     os.utime(root, (manifest.saved_at_s, manifest.saved_at_s))
+
+
+def _offsets(file: FileEntry | None) -> dict[int, ChunkRef]:
+    found, offset = {}, 0
+    for chunk in file.chunks if file is not None else ():
+        found[offset] = chunk
+        offset += chunk.size
+    return found
+
+
+def _link(source: Path, path: Path) -> bool:
+    """False: it is not there, or lies on another file system: copied, then."""
+    try:
+        os.link(source, path, follow_symlinks=False)
+    except OSError:
+        return False
+    return not path.is_symlink()
+
+
+_PARTING = threading.Lock()
+
+
+def _part_ways(path: Path) -> None:
+    """A linked file that turns out to be damaged becomes a file of its own before it is mended."""
+    with _PARTING:
+        if path.stat().st_nlink > 1:
+            own = path.with_name(path.name + ".own")
+            shutil.copyfile(path, own)
+            own.chmod(0o600)
+            own.replace(path)
+
+
+def _write(piece: _Piece, data: Buffer) -> None:
+    handle = os.open(piece.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        view, offset = memoryview(data), piece.offset
+        while view:
+            written = os.pwrite(handle, view, offset)
+            view, offset = view[written:], offset + written
+    finally:
+        os.close(handle)
 
 
 def _parallel(work: Callable[[_T], _R], items: Iterable[_T], threads: int) -> list[_R]:
@@ -192,24 +230,11 @@ def _parallel(work: Callable[[_T], _R], items: Iterable[_T], threads: int) -> li
         pool.shutdown(cancel_futures=True)
 
 
-def _cache_path(cache: Path, chunk: ChunkRef) -> Path:
-    return cache / chunk.sha256[:2] / chunk.sha256
-
-
-def _cached(cache: Path, chunk: ChunkRef) -> bytes | None:
-    """The chunk if the cache has it and it is sound; a damaged one is fetched again."""
-    try:
-        data = _cache_path(cache, chunk).read_bytes()
-    except FileNotFoundError:
-        return None
-    return data if _sound(data, chunk) else None
-
-
 def _size(path: Path) -> int | None:
     return path.stat().st_size if path.is_file() and not path.is_symlink() else None
 
 
-def _present(path: Path, offset: int, chunk: ChunkRef) -> bytes | None:
+def _local(path: Path, offset: int, chunk: ChunkRef) -> bytes | None:
     """The chunk if this file has it there."""
     try:
         with path.open("rb") as source:

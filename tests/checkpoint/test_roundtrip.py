@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from arylcloud.checkpoint.chunks import spans
 from arylcloud.checkpoint.manifest import check_files, manifest_bytes, parse_manifest, seal
 from arylcloud.checkpoint.memory import MemoryStore
-from arylcloud.checkpoint.restore import holds, list_manifests, next_number, prefetch, read_manifest, restore
+from arylcloud.checkpoint.restore import Near, holds, list_manifests, next_number, read_manifest, restore
 from arylcloud.checkpoint.store import file_uri, open_store
 from arylcloud.checkpoint.upload import Uploader
 from arylcloud.core.clock import ManualClock
@@ -514,28 +514,61 @@ def test_leftovers_of_a_killed_restore_go_at_the_next(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "in").iterdir()] == ["step-1"]
 
 
-def test_a_prefetched_checkpoint_needs_no_store(tmp_path: Path) -> None:
+class Watched(MemoryStore):
+    """Reads from another store, and says how much."""
+
+    def __init__(self, behind: ObjectStore) -> None:
+        super().__init__()
+        self.behind = behind
+        self.fetched: list[int] = []
+
+    def get(self, key: str) -> bytes | None:
+        data = self.behind.get(key)
+        self.fetched.append(len(data or b""))
+        return data
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("links", [True, False])
+def test_what_was_brought_near_needs_no_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool, links: bool
+) -> None:
+    if not links:
+
+        def link(*_: object, **__: object) -> None:
+            raise OSError(18, "another file system")
+
+        monkeypatch.setattr("os.link", link)
     store = MemoryStore()
-    source = make(tmp_path / "step-1", {"w": os.urandom(500), "z": bytes(500)})
+    source = make(tmp_path / "step-1", {"w": os.urandom(500), "z": bytes(500), "e": b""})
     made = commit(Uploader(store, chunk_bytes=CHUNK), source)
-    cache = tmp_path / "cache"
-    first = prefetch(store, made, cache)
-    assert first == sum(info.size for info in store.list(CHUNKS_PREFIX))
-    assert prefetch(store, made, cache) == 0
-    assert contents(restore(MemoryStore(), made, tmp_path / "in", cache=cache)) == contents(source)
-    # damage in the cache is repaired from the store, or is an error without one
-    victim = next(p for p in cache.rglob("*") if p.is_file())
-    victim.write_bytes(b"x")
-    with pytest.raises(IntegrityError):
-        restore(MemoryStore(), made, tmp_path / "in2", cache=cache)
-    assert contents(restore(store, made, tmp_path / "in3", cache=cache)) == contents(source)
-    assert prefetch(store, made, cache) > 0
-    # the next checkpoint: only the difference is fetched, what is no longer named goes
+    near = Near(manifest=made, folder=restore(store, made, tmp_path / "near"), trusted=trusted)
+    assert contents(restore(MemoryStore(), made, tmp_path / "in", near=near)) == contents(source)
+    # the next checkpoint: only the difference is fetched
     make(source, {"w": (source / "w").read_bytes()[:448] + os.urandom(52)})
     after = commit(Uploader(store, base=made, chunk_bytes=CHUNK), source, 2)
-    assert prefetch(store, after, cache) == 52
-    wanted = {c.sha256 for f in after.files for c in f.chunks}
-    assert {p.name for p in cache.rglob("*") if p.is_file()} == wanted
+    watched = Watched(store)
+    assert contents(restore(watched, after, tmp_path / "in2", near=near)) == contents(source)
+    assert watched.fetched == [52]
+    # a file that the training writes to in place is its own
+    (tmp_path / "in2" / source.name / "w").write_bytes(b"mine")
+    assert holds(near.folder, made)
+
+
+def test_what_was_damaged_since_it_was_brought_near_is_mended(tmp_path: Path) -> None:
+    store = MemoryStore()
+    source = make(tmp_path / "step-1", {"w": os.urandom(500), "z": os.urandom(100)})
+    made = commit(Uploader(store, chunk_bytes=CHUNK), source)
+    near = Near(manifest=made, folder=restore(store, made, tmp_path / "near"))
+    with (near.folder / "w").open("r+b") as file:
+        file.seek(130)
+        file.write(b"x")
+    with pytest.raises(IntegrityError):
+        restore(MemoryStore(), made, tmp_path / "in", near=near)
+    watched = Watched(store)
+    assert contents(restore(watched, made, tmp_path / "in", near=near)) == contents(source)
+    assert watched.fetched == [CHUNK]
+    assert (near.folder / "w").read_bytes() != (source / "w").read_bytes()  # left as it was
 
 
 def test_what_lies_there_already_is_not_fetched_again(tmp_path: Path) -> None:
