@@ -80,8 +80,8 @@ class Turns:
         self.contenders.append(one)
 
     def pause(self, one: Contender, seconds: float = 0.0) -> None:
-        """Called by ``one``: it goes on at its next turn, not before ``seconds`` have passed. (Threads that it
-        has made to read side by side are part of its turn.)"""
+        """Called by ``one``: it goes on at its next turn, not before ``seconds`` have passed. (Threads that
+        it has made, to read side by side, are part of its turn.)"""
         if threading.current_thread() is not one.thread:
             return
         one.wakes_s = self.clock.at_s + seconds
