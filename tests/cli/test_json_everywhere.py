@@ -38,6 +38,8 @@ SUCCESSES: dict[str, list[list[str]]] = {
     "stop": [[JOB]],
     "report": [[JOB], [JOB, "--html", "page.html"]],
     "gc": [["--dryrun"], []],
+    "pool": [["list"], ["add", "m", "--host", "localhost", "--usd-per-hour", "1", "--folder", "own"],
+             ["reclaim", "m"], ["loan", "m"], ["tend", "--signal", "echo 0", "--once"], ["remove", "m"]],
 }  # fmt: skip
 """Arguments with which a command succeeds in a home that holds an ended job."""
 FAILURES: dict[str, list[list[str]]] = {
@@ -61,6 +63,8 @@ FAILURES: dict[str, list[list[str]]] = {
     "adopt": [["nosuch"], ["file:///nosuch/jobs/x-1"]],
     "report": [["nosuch"], [JOB, "--html", "/proc/nosuch/x.html"]],
     "gc": [["--infra", "nosuch"]],
+    "pool": [["remove", "nosuch"], ["loan"], ["reclaim"], ["add", "m", "--host", "localhost", "--usd-per-hour", "0"],
+             ["tend", "--signal", "false", "--once"]],
     "simulate": [[], ["--policy", "nosuch", "--capacity", "v100=1"],
                  ["--trace", "nosuch.csv", "--capacity", "v100=4", "--policy", "fifo_perf"]],
     "backtest": [[], ["--trace", "nosuch.csv", "--work-h", "6", "--deadline-h", "9"],
