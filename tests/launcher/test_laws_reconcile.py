@@ -224,6 +224,13 @@ def test_a_stop_saves_first(tmp_path: Path) -> None:
     assert not of(actions, act.EndLease), "before it has saved"
 
 
+def test_nothing_is_bought_for_a_job_that_stops(tmp_path: Path) -> None:
+    h = Harness(tmp_path)
+    assert of(look(h), act.CreateLease)
+    stop = RequestDoc(number=1, verb="stop", at_s=h.clock.at_s, by="user@host")
+    assert not of(look(h, requests=(stop,)), act.CreateLease)
+
+
 @pytest.mark.parametrize("code", ["stop_requested", "over_budget", "max_runtime", "hung"])
 def test_a_finish_overtakes_a_stop(tmp_path: Path, code: str) -> None:
     h = running(tmp_path)

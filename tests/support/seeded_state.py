@@ -1,0 +1,130 @@
+"""Seeded bugs of the state machine: phases, and how the journal folds to a job's state."""
+
+from __future__ import annotations
+
+from support.seeded import Seeded
+
+_P, _F, _S = "core/phases", "launcher/fold", "launcher/state"
+
+BUGS = (
+    Seeded(
+        name="a machine that is being ended counts as gone",
+        module=_P,
+        old="return self in (LeasePhase.RELEASED, LeasePhase.REFUSED)",
+        new="return self in (LeasePhase.RELEASED, LeasePhase.REFUSED, LeasePhase.ENDING)",
+        why="an end that the cloud has lost is never asked for again: a leak",
+        killed_by="launcher/test_laws_fold.py::test_small_words",
+    ),
+    Seeded(
+        name="a stopping job has ended",
+        module=_P,
+        old="        return self in _ENDED",
+        new="        return self in _ENDED or self is JobPhase.STOPPING",
+        why="nothing is released after a stop",
+        killed_by="launcher/test_laws_fold.py::test_small_words",
+    ),
+    Seeded(
+        name="a machine that is gone may come back",
+        module=_P,
+        old="    LeasePhase.RELEASED: frozenset(),\n",
+        new="    LeasePhase.RELEASED: frozenset({LeasePhase.READY}),\n",
+        why="a closed lease is opened again by a late heartbeat",
+        killed_by="core/test_small.py::test_every_phase_has_its_ways_and_closed_means_closed",
+    ),
+    Seeded(
+        name="a refused machine that came cannot be ended",
+        module=_P,
+        old="frozenset({LeasePhase.ENDING}),  # a machine came of it",
+        new="frozenset({LeasePhase.READY}),  # a machine came of it",
+        why="what a cloud has refused and made all the same runs on",
+        killed_by="launcher/test_doubt.py::test_a_refused_machine_that_comes_all_the_same_is_billed_and_ended[False]",
+    ),
+    Seeded(
+        name="no way is checked",
+        module=_F,
+        old="        if phase not in LEASE_TRANSITIONS[lease.phase]:\n",
+        new="        if False:\n",
+        why="a bug elsewhere is folded into a state that cannot be",
+        killed_by="launcher/test_laws_fold.py::test_phases_of_a_lease",
+    ),
+    Seeded(
+        name="a gap in the journal is passed over",
+        module=_F,
+        old="    if record.seq != state.seq + 1 or record",
+        new="    if record.seq <= state.seq or record",
+        why="a lost record is a machine that nobody knows",
+        killed_by="launcher/test_laws_fold.py::test_what_is_no_history",
+    ),
+    Seeded(
+        name="a late landing brings its lease back to life",
+        module=_F,
+        old="LeasePhase.PENDING if known is None or known.phase is LeasePhase.INTENDED else None,",
+        new="LeasePhase.PENDING,",
+        why="the machine of a lease that is being ended is an error, or trains on",
+        killed_by="launcher/test_laws_fold.py::test_a_refusal",
+    ),
+    Seeded(
+        name="a loss with notice counts twice",
+        module=_F,
+        old='return state if event.cause != "interrupted" or announced else',
+        new='return state if event.cause != "interrupted" else',
+        why="the report says two interruptions, the hazard learned from it is twice the true one",
+        killed_by="launcher/test_laws_fold.py::test_a_loss_counts_once",
+    ),
+    Seeded(
+        name="a loss cools nothing",
+        module=_F,
+        old='            if event.cause in ("interrupted", "unknown"):\n',
+        new="            if False:\n",
+        why="the next machine is asked for where the last one has just been taken",
+        killed_by="launcher/test_laws_fold.py::test_a_loss_without_notice[interrupted-1-1]",
+    ),
+    Seeded(
+        name="what ended the job before ends it again",
+        module=_F,
+        old="                    commands_ended=(),\n                    stop=None,\n",
+        new="",
+        why="a resumed job fails at once",
+        killed_by="launcher/test_laws_fold.py::test_a_resume_is_a_clean_slate",
+    ),
+    Seeded(
+        name="a request from before the resume counts",
+        module=_F,
+        old='            if event.args.get("stale"):',
+        new='            if event.args.get("never"):',
+        why="a stop of yesterday stops the job that was resumed today",
+        killed_by="launcher/test_laws_fold.py::test_requests",
+    ),
+    Seeded(
+        name="a refusal is no end",
+        module=_F,
+        old='refused = {"ended_at_s": at_s, "cause": event.kind, "refusal": event}',
+        new='refused = {"ended_at_s": at_s, "cause": "other", "refusal": event}',
+        why="credentials that will never do are tried in every zone, for ever",
+        killed_by="launcher/test_laws_fold.py::test_a_refusal",
+    ),
+    Seeded(
+        name="prices in the order in which they came",
+        module=_F,
+        old="    prices = tuple(points[at] for at in sorted(points))",
+        new="    prices = tuple(points.values())",
+        why="a price that is told late is charged for the time before it",
+        killed_by="launcher/test_laws_fold.py::test_prices",
+    ),
+    Seeded(
+        name="a damaged checkpoint is resumed from",
+        module=_S,
+        old="if c.epoch == epoch.number and c.manifest not in self.rejected]",
+        new="if c.epoch == epoch.number]",
+        why="every new epoch breaks at the same checkpoint",
+        killed_by="launcher/test_laws_fold.py::test_what_a_new_epoch_resumes_from",
+    ),
+    Seeded(
+        name="the first checkpoint of an epoch is resumed from",
+        module=_S,
+        old="                return own[-1]",
+        new="                return own[0]",
+        why="work that was committed is done again",
+        killed_by="launcher/test_laws_fold.py::test_what_a_new_epoch_resumes_from",
+    ),
+)
