@@ -70,8 +70,9 @@ def _seconds(argv: list[str], env: dict[str, str], folder: Path) -> float:
 
 
 def story(hub: Hub, folder: Path, torch: str | None, **more: Any) -> Story:
-    run, envs = "python3 -m arylcloud.training.warm train.py", {}
+    run, envs, setup = "python3 -m arylcloud.training.warm train.py", {}, None
     if torch is not None:
+        setup = f"{torch} -m arylcloud.training.warm --import {MODULES} --prepare"
         run = f"{torch} -m arylcloud.training.warm --import {MODULES} train.py"
         envs = {"E2E_TORCH": "1"}
     return Story(
@@ -83,6 +84,7 @@ def story(hub: Hub, folder: Path, torch: str | None, **more: Any) -> Story:
         capacity=4,
         envs=envs,
         run=run,
+        setup=setup,
         objective="time",
         on_node_loss="shrink",
         **more,

@@ -69,6 +69,7 @@ class Story:
         noticed: tuple[float, float] | None = None,
         envs: dict[str, str] | None = None,
         run: str = "python3 -m arylcloud.training.warm train.py",
+        setup: str | None = None,
         train: Path = TRAIN,
         **aryl: Any,
     ) -> None:
@@ -97,7 +98,7 @@ class Story:
                 run=run,
                 nodes=nodes,
                 envs=envs,
-                top={"workdir": str(train)},
+                top={"workdir": str(train), **({"setup": setup} if setup else {})},
                 **aryl,
             )
         )

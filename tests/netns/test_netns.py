@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +63,7 @@ def test_a_machine_dies_and_the_others_go_on(tmp_path: Path, hub: Hub) -> None:
         story.kill(1)
         state = ended(story)
         assert worlds(state)[:2] == [3, 2]
+        assert {line.rest[-1] for line in story.lines() if line.what == "start"} == {"warm"}
         others = [one for one in state.leases.values() if one.lease_id != dead and one.attempt <= 3]
         assert [one.ending_code for one in others] == ["finished", "finished"]
 
@@ -137,3 +140,43 @@ def test_a_machine_joins(tmp_path: Path, hub: Hub) -> None:
         seen = story.seen()
         last = max(one.step for one in seen if one.epoch == three)
         assert min(one.step for one in seen if one.epoch == four) == last + 1
+
+
+@pytest.fixture(scope="module")
+def torch_python() -> str:
+    """A Python with PyTorch: ``$ARYLCLOUD_TORCH_PYTHON``, else this one."""
+    python = os.environ.get("ARYLCLOUD_TORCH_PYTHON") or sys.executable
+    if subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no PyTorch here: name a Python that has it in ARYLCLOUD_TORCH_PYTHON")
+    return python
+
+
+RUNS = {
+    "plain processes": "{python} train.py",
+    "warm interpreters": "{python} -m arylcloud.training.warm --import torch,torch.distributed train.py",
+    "torchrun": "exec {python} -m torch.distributed.run --nnodes=$ARYL_NUM_NODES --node-rank=$ARYL_NODE_RANK"
+    " --nproc-per-node=1 --rdzv-backend=static --rdzv-id=$ARYL_JOB_ID-$ARYL_ATTEMPT"
+    " --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT --max-restarts=0 train.py",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", RUNS)
+def test_pytorch_over_gloo(tmp_path: Path, hub: Hub, torch_python: str, how: str) -> None:
+    """A machine dies, then one is frozen: the curve is the fixed world's, by whatever the processes start."""
+    run = RUNS[how].format(python=torch_python)
+    warm = how == "warm interpreters"
+    setup = run.replace(" train.py", " --prepare") if warm else None  # a machine is ready when it is warm
+    more: dict[str, Any] = {"step_s": 0.05, "envs": {"E2E_TORCH": "1"}, "run": run, "setup": setup}
+    with gang(tmp_path, hub, 3, 600, **more) as story:
+        story.until_world(3)  # it may have begun with those that were ready first
+        story.until_step(60)
+        story.kill(1)
+        story.until_world(2)
+        story.freeze(1)
+        story.wait(lambda: story.outage_s(story.faults[1]), "the step after the silence")
+        found = worlds(ended(story))
+        assert found[found.index(3) :][:2] == [3, 2]
+        assert {line.rest[-1] for line in story.lines() if line.what == "start"} == {
+            "warm" if warm else "plain"
+        }

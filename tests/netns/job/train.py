@@ -151,7 +151,8 @@ def main() -> int:
         state = json.loads((Path(resume) / "state.json").read_text())
         weights, seen = [float.fromhex(w) for w in state["weights"]], state["seen"]
         step = seen // BATCH
-    say(f"start {step} of {ME.world}")
+    parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
+    say(f"start {step} of {ME.world} {'warm' if b'zygote' in parent else 'plain'}")
     saved = step
     try:
         peers = peers_of()
