@@ -298,7 +298,6 @@ class HostileWorld(RuleBasedStateMachine):
         working = next((e for e in reversed(state.epochs) if e.members), None)
         busy = {m.lease_id for m in working.members} if working is not None else set()
         assert len([x for x in filling if x.lease_id not in busy]) <= wanted
-        assert len(filling) <= max(wanted, len(busy) + wanted - min(len(busy), wanted))
 
     @invariant()
     def cut_off_is_not_lost(self) -> None:
