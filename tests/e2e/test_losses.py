@@ -106,7 +106,7 @@ def writing(home: Home, job_id: str) -> bool:
 def uploading(home: Home, job_id: str) -> bool:
     """The command is gone, its last checkpoint is whole on its disk, and in part in the store."""
     beat = beat_of(home, job_id, first(home, job_id))
-    return beat.phase is AgentPhase.SAVING and "waits for the store" in (beat.message or "")
+    return beat.phase is AgentPhase.SAVING and "wait for the store" in (beat.message or "")
 
 
 def drained(home: Home, job_id: str) -> bool:
