@@ -126,8 +126,8 @@ class Observed:
     was read for the first time: it may have been lying there for long). No two machines' clocks are ever
     compared; infinite for one that was SUSPECT already when we began to look."""
     pauses: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """By lease: how long its last long pause between two signs of life was, and how long ago it ended: of this
-    observer's own time, less what it did not look itself."""
+    """By lease: how long its last long pause between two signs of life was, and how long ago it ended: of
+    this observer's own time, less what it did not look itself."""
     end_seen_s_ago: Mapping[tuple[int, int], float] = field(default_factory=dict)
     """By (epoch, rank): likewise, since its EndDoc was first seen."""
     wrote_after_s: Mapping[tuple[int, int, str], float] = field(default_factory=dict)
