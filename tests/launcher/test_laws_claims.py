@@ -185,3 +185,16 @@ def test_a_job_that_has_ended_is_copied_only(tmp_path: Path) -> None:
     head = h.journal.head(JOB)
     with adopt(h, tmp_path / "elsewhere", 0) as other:
         assert other.head(JOB) == head
+
+
+def test_what_waited_here_for_a_mailbox_is_set_aside(tmp_path: Path) -> None:
+    h = Harness(tmp_path)
+    with fast(Journal(tmp_path / "elsewhere" / "journal.db")) as other:
+        other.catch_up(JOB, h.store)
+        mine = ev.Notified(topic="mine", ok=True, text="")
+        other.append(JOB, 1.0, "l-8", mine, None, mirror=None, strict=False)
+        h.tick()
+        holder.take_over(other, JOB, h.store, writer="l-8", wall_s=lambda: 5000.0)
+        events = [record.event for record in other.records(JOB)]
+        assert mine not in events
+        assert isinstance(events[-1], ev.LauncherStarted)
