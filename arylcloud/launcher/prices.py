@@ -127,15 +127,21 @@ class Prices:
 
 def new_steps(lease: Lease, history: tuple[PricePoint, ...], until_s: float) -> tuple[ev.LeasePriced, ...]:
     """The steps of ``history`` that ``lease`` lacks, by their moments: one that turns up late has its place
-    before those that are known. Of those before its launch, the last was in force then."""
+    before those that are known. Of those before its launch, the last was in force then: also where its cloud
+    named the price of a later step, because the machine was found some time after it had come."""
     assert lease.launched_s is not None
-    known = {point.from_s for point in lease.prices}
+    known = {point.from_s: point.usd_per_hour for point in lease.prices}
+    named = known.get(lease.launched_s)
+    if any(point.from_s > lease.launched_s and point.usd_per_hour == named for point in history):
+        del known[lease.launched_s]
     found: dict[float, PricePoint] = {}
     for point in sorted(history, key=lambda point: point.from_s):
         from_s = max(point.from_s, lease.launched_s)
         if from_s not in known and (from_s < until_s or from_s == lease.launched_s):
             found[from_s] = PricePoint(from_s=from_s, usd_per_hour=point.usd_per_hour)
-    return tuple(_step(lease, point) for point in found.values())
+    return tuple(
+        _step(lease, p) for p in found.values() if lease.launched_s < p.from_s or p.usd_per_hour != named
+    )
 
 
 def _step(lease: Lease, point: PricePoint) -> ev.LeasePriced:

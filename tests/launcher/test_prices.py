@@ -182,7 +182,7 @@ def test_what_limits_go_by(tmp_path: Path) -> None:
 
 
 def test_a_price_that_moved_after_the_end_is_not_its_machines(tmp_path: Path) -> None:
-    """Its cloud's clock is half a minute ahead of the launcher's, and its list shows the price of now for what
+    """Its cloud's clock is half a minute ahead of the launcher's, and its list shows the price of now, for what
     has ended, too: by the launcher's clock that was before the end."""
     h = Harness(tmp_path)
     h.world.ahead_s, h.world.end_lag_s = 30.0, 6.0
@@ -199,3 +199,18 @@ def test_a_price_that_moved_after_the_end_is_not_its_machines(tmp_path: Path) ->
     lease = h.state.leases[machine.spec.lease_id]
     assert lease.cause == "interrupted"
     assert [p.usd_per_hour for p in lease.prices] == [1.0]
+
+
+def test_a_machine_that_is_found_late_is_billed_from_its_launch_at_the_price_of_then(tmp_path: Path) -> None:
+    """Its create had no answer; the price moved between its launch and the list that showed it."""
+    h = Harness(tmp_path)
+    h.world.steps[OFFERS[0].key] = steps = (
+        PricePoint(from_s=0.0, usd_per_hour=1.0),
+        PricePoint(from_s=1006.0, usd_per_hour=1.05),
+    )
+    h.world.troubles.append("lost_answer")
+    h.world.landing_s, h.world.list_lag_s = 2.0, 6.0
+    finish(h)
+    (lease,) = h.state.leases.values()
+    assert (lease.launched_s, h.world.creates) == (1003.0, 1)
+    assert lease.prices == (replace(steps[0], from_s=1003.0), steps[1])
