@@ -182,7 +182,7 @@ def test_what_limits_go_by(tmp_path: Path) -> None:
 
 
 def test_a_price_that_moved_after_the_end_is_not_its_machines(tmp_path: Path) -> None:
-    """Its cloud's clock is half a minute ahead of the launcher's, and its list shows the price of now, for what
+    """Its cloud's clock is half a minute ahead of the launcher's, and lists show the price of now for what
     has ended, too: by the launcher's clock that was before the end."""
     h = Harness(tmp_path)
     h.world.ahead_s, h.world.end_lag_s = 30.0, 6.0
