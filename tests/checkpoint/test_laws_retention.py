@@ -98,7 +98,9 @@ def test_what_cannot_be_read_holds_all_chunks_back() -> None:
 def test_the_age_at_which_a_chunk_may_go() -> None:
     ages = {A: GRACE - 1.0, B: GRACE, D: GRACE + 1.0}
     assert plan([THREE], ages).chunks == keys(D), "younger, just as old, older"
-    assert plan([THREE], {D: GRACE_S + 1.0}, grace_s=GRACE_S).chunks == keys(D)
+    for age, gone in ((GRACE_S - 0.5, ()), (GRACE_S + 0.5, keys(D))):  # by default
+        chunk = ObjectInfo(key=chunk_key(D), size=1, modified_s=NOW_S - age)
+        assert plan_prune({THREE.key: THREE}, [chunk], keep=1, pins=(), now_s=NOW_S).chunks == gone
     assert GRACE_S == 3600.0, "the default, of which docs speak"
 
 
@@ -138,6 +140,11 @@ class Meddled(MemoryStore):
         self.clock = clock
         self.before: dict[tuple[str, int], Callable[[], None]] = {}
         self.lists: Counter[str] = Counter()
+        self.gets: Counter[str] = Counter()
+
+    def get(self, key: str) -> bytes | None:
+        self.gets[key] += 1
+        return super().get(key)
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         for kind in (CHUNKS_PREFIX, MANIFESTS_PREFIX):
@@ -205,6 +212,12 @@ def test_it_tells_what_it_has_deleted(store: Meddled) -> None:
     assert list_manifests(store) == (manifest(2, B).key,)
     assert chunks_of(store) == set(keys(B))
     assert prune(store, keep=1, pins=(), grace_s=GRACE) == Prune(manifests=(), chunks=(), chunk_bytes=0)
+
+
+def test_each_manifest_is_read_once(store: Meddled) -> None:
+    prune(store, keep=1, pins=(), grace_s=GRACE)
+    assert store.lists[MANIFESTS_PREFIX] == 2
+    assert store.gets[manifest(1, B).key] == 1
 
 
 def test_a_first_upload_has_the_time_it_needs(store: Meddled) -> None:
