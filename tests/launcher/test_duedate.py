@@ -126,14 +126,14 @@ def test_a_job_that_loses_its_slack_falls_to_on_demand_in_time(tmp_path: Path) -
         return {x.offer.market for x in h.state.open_leases}
 
     while Market.ON_DEMAND not in paid_for() and h.clock.at_s < 5000.0:
-        h.pass_time(29)
+        h.pass_time(59)
         h.tick()
     spare_s = h.state.submitted_at_s + 3600.0 - h.clock.at_s - 900.0
     assert 0.0 < spare_s < 2400.0, "neither at once nor too late"
     h.agents.hangs_at = None
     while not h.state.phase.ended and h.clock.at_s < 6000.0:
-        h.pass_time(15)
-        h.tick(5)
+        h.pass_time(20)
+        h.tick(3)
     assert h.state.phase is JobPhase.SUCCEEDED
     assert h.state.phase_code == "finished", h.state.phase_text
     assert list(h.state.leases.values())[-1].offer.market is Market.ON_DEMAND
