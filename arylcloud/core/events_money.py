@@ -45,7 +45,7 @@ class LimitNear:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDecided:
-    """A queued job may run now, on GPUs of this kind alone. (That it has to make way is a request to stop.)"""
+    """A queued job may run now, on GPUs of this kind alone. (Making way is a request to stop.)"""
 
     gpu: str
     why: str
