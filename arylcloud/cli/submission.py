@@ -106,7 +106,8 @@ def _kinds(plan: Plan, every: Plan, cache: Path) -> tuple[tuple[str, ...], dict[
         except ArylError as error:
             if kind == machine_of(plan.chosen.offer):
                 raise
-            note(hanging(f"no {kind} machines for this job: {error.message} ({error.hint})", 2))
+            hint = f" ({error.hint})" if error.hint else ""
+            note(hanging(f"no {kind} machines for this job: {error.message}{hint}", 2))
             continue
         kinds.append(kind)
     return tuple(kinds), wheels
