@@ -504,6 +504,21 @@ def test_baselines_by_name_and_offer(ready: JobState) -> None:
     assert after.baselines == (elsewhere, other, later)
 
 
+def test_charges_and_turns(ready: JobState) -> None:
+    paid = ev.Charged(what="egress", usd=1.0, gb=2.0, text="")
+    assert changes(ready, told(ready, paid, paid)) == {"charges": (paid, paid)}
+    turn = ev.QueueDecided(gpu="V100", why="")
+    placed = fold(ready, turn)
+    assert changes(ready, placed) == {"placed": turn}
+    again = fold(placed, ev.JobPhaseChanged(phase=JobPhase.PENDING, code="resumed", text=""))
+    assert again.placed is None, "a new turn is waited for"
+
+
+def test_stalls(ready: JobState) -> None:
+    seen = ev.StallSeen(epoch=1, lease_id="", kind="hung", for_s=9.0, do="report", text="")
+    assert changes(ready, told(ready, seen, seen)) == {"stalls": (seen, seen)}
+
+
 def test_the_newest_launcher(ready: JobState) -> None:
     one, two = (ev.LauncherStarted(launcher_id=f"l-{n}", host="h", pid=n) for n in (1, 2))
     assert changes(ready, told(ready, one, two)) == {"launcher": two}
