@@ -41,7 +41,7 @@ class JobSubmitted:
     quotes: tuple[BaselineQuoted, ...] = ()
     """What the report compares with, as of the choice: in this record, or a crash could come between."""
     quoted: tuple[Offer, ...] = ()
-    """What the clouds were asked before it was confirmed, at the price it was confirmed at; without a price: it
+    """What the clouds were asked before it was confirmed, at the price confirmed; without a price: it
     was not to be had. The launcher's first choice is the one that somebody has agreed to."""
     nodes: int | None = None
     """How many machines were confirmed, of a job whose number may change. None = all that it may have."""

@@ -218,8 +218,8 @@ class Finding:
     """One line, with the exact name and numbers: quota L-3819A6DF needs 96 vCPUs, has 0."""
     remedy: str | None = None
     about: str | None = None
-    """``Offer.key`` of what is ``offered`` or not; of a ``quota`` the key without the zone, since all zones of
-    a region share it. None: of the cloud, or the region, as such."""
+    """``Offer.key`` of what is ``offered`` or not; of a ``quota`` the key without the zone, since all zones
+    of a region share it. None: of the cloud, or the region, as such."""
 
 
 class Checks(Protocol):
