@@ -5,8 +5,8 @@ figure that is missing makes a baseline "not known", and its text names the figu
 
 Common to all: the work is the machine time whose steps were kept, at the speeds quoted; each machine for the
 minute that its cloud bills at least; the same checkpoint storage; no egress. On demand: one boot per node, as
-long as this job's boots took on average. On spot: the waste of this run (boots, lost work, idle), since staying
-elsewhere would not have spared interruptions.
+long as this job's boots took on average. On spot: the waste of this run (boots, lost work, idle), since
+staying elsewhere would not have spared interruptions.
 """
 
 from __future__ import annotations
