@@ -193,8 +193,8 @@ class EpochDoc:
     checkpoint_interval_s: float | None = None
     """Advice to the training (``should_checkpoint``); None = none was known when the epoch opened."""
     losses_per_hour: float | None = None
-    """Of the whole gang, wall hours: with what a save costs, measured, rank 0's agent finds the interval itself
-    (``core/cadence``). None = not known, or the job's file gives the interval."""
+    """Of the whole gang, wall hours: with what a save costs, measured, rank 0's agent finds the interval
+    itself (``core/cadence``). None = not known, or the job's file gives the interval."""
     grace_s: float | None = None
     """At most so long between the signal and SIGKILL, for whoever still runs an older epoch: one of its ranks
     is gone, and what the others wait for in their collectives will never come. None = the job's own."""
