@@ -20,7 +20,7 @@ def ended_s(lease: Lease, launched_s: float, as_of_s: float) -> float:
 
 
 def billed_until_s(lease: Lease, launched_s: float, as_of_s: float) -> float:
-    """At least the minimum that its cloud bills."""
+    """At least the minimum that its cloud bills (at ``in_force``'s last price)."""
     return max(ended_s(lease, launched_s, as_of_s), launched_s + lease.billing.minimum_s)
 
 
@@ -33,6 +33,15 @@ def is_free(lease: Lease, as_of_s: float) -> bool:
         and lease.offer.market is Market.SPOT
         and ended_s(lease, lease.launched_s, as_of_s) - lease.launched_s < FIRST_HOUR_S
     )
+
+
+def in_force(lease: Lease) -> tuple[PricePoint, ...]:
+    """The price steps that are this machine's: those before its end. What its cloud bills beyond that (its
+    minimum) is at the last of them. A launcher may have read later ones while lists still showed it alive."""
+    launched_s, end_s = lease.launched_s, lease.ended_s
+    if launched_s is None or end_s is None:
+        return lease.prices
+    return tuple(point for point in lease.prices if point.from_s < end_s or point.from_s <= launched_s)
 
 
 def is_priced(lease: Lease) -> bool:

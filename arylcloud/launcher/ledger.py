@@ -3,9 +3,10 @@
 Pure, and from the journal alone: a catalogue that changes later, or loses a row, changes no report.
 
 **Bill.** compute of a lease = ∫ price(t) dt over its market time from the cloud's own launch to its
-end (open leases: to now), per second, at least ``Billing.minimum_s``; nothing where the cloud
-interrupts a spot machine in its first hour and does not charge for it. A price that is unknown for any
-part of that time makes the lease's compute unknown, and the job's with it: never 0.
+end (open leases: to now), per second, at least ``Billing.minimum_s`` (what is missing to it at the last
+price before its end); nothing where the cloud interrupts a spot machine in its first hour and does not
+charge for it. A price that is unknown for any part of that time makes the lease's compute unknown, and
+the job's with it: never 0.
 
 **Split.** compute = useful + boot + lost work + idle, disjoint in time (``worktime``).
 
@@ -25,7 +26,15 @@ from typing import get_args
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import JobPhase
 from arylcloud.core.ports import EndCause, PricePoint
-from arylcloud.launcher.leasebill import MICRO, billed_until_s, integral_usd, is_free, is_priced, micro_of
+from arylcloud.launcher.leasebill import (
+    MICRO,
+    billed_until_s,
+    in_force,
+    integral_usd,
+    is_free,
+    is_priced,
+    micro_of,
+)
 from arylcloud.launcher.state import JobState, Lease
 from arylcloud.launcher.worktime import Span, SpanKind, kept_until_s, lease_spans
 
@@ -90,6 +99,7 @@ class LeaseCost:
     micro: SplitMicro | None
     """None: the price is not known for all of ``billed_s``."""
     prices: tuple[PricePoint, ...]
+    """Up to its end, if it has one."""
     prices_complete: bool = True
     """False: steps up to its end could not be read."""
 
@@ -205,11 +215,12 @@ def _lease_cost(state: JobState, lease: Lease, kept: Mapping[int, float], as_of_
     until = billed_until_s(lease, launched, as_of_s)
     spans = lease_spans(state, lease, kept, launched, until)
     free = is_free(lease, as_of_s)
+    prices = in_force(lease)
     micro: SplitMicro | None = None
     if free:
         micro = SplitMicro()
     elif is_priced(lease):
-        micro = round_split((span.kind, integral_usd(lease.prices, span.from_s, span.to_s)) for span in spans)
+        micro = round_split((span.kind, integral_usd(prices, span.from_s, span.to_s)) for span in spans)
     return LeaseCost(
         lease_id=lease.lease_id,
         instance_id=lease.instance_id,
@@ -223,7 +234,7 @@ def _lease_cost(state: JobState, lease: Lease, kept: Mapping[int, float], as_of_
         spans=spans,
         seconds=_seconds(spans),
         micro=micro,
-        prices=lease.prices,
+        prices=prices,
         prices_complete=lease.prices_missing_since_s is None,
     )
 

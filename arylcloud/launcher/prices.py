@@ -105,7 +105,9 @@ class Prices:
         where they could not be read."""
         assert lease.launched_s is not None
         self._asked_s[lease.lease_id] = self.clock.monotonic_s()
-        to_s = max(until_s, lease.launched_s) + CLOCKS_DIFFER_S
+        # found long after its end, it was named the price of then: that step is read, too
+        found_s = state.market_clock.market_s(lease.created_at_s or self.clock.now_s())
+        to_s = max(until_s, lease.launched_s, found_s) + CLOCKS_DIFFER_S
         history, problem = self._history(lease.offer, lease.launched_s, to_s)
         self._later[lease.lease_id] = frozenset(p.usd_per_hour for p in history if p.from_s >= until_s)
         if problem is None and not history and not lease.prices:

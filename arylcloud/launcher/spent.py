@@ -5,7 +5,15 @@ from __future__ import annotations
 from fractions import Fraction
 
 from arylcloud.core.ports import PricePoint
-from arylcloud.launcher.leasebill import MICRO, billed_until_s, integral_usd, is_free, is_priced, micro_of
+from arylcloud.launcher.leasebill import (
+    MICRO,
+    billed_until_s,
+    in_force,
+    integral_usd,
+    is_free,
+    is_priced,
+    micro_of,
+)
 from arylcloud.launcher.state import JobState
 
 
@@ -33,7 +41,7 @@ def spent_for_limits_usd(state: JobState, now_s: float) -> float | None:
         quote = lease.prices[0].usd_per_hour if lease.prices else lease.offer.usd_per_hour
         if quote is None:
             return None
-        prices = lease.prices
+        prices = in_force(lease)
         if not prices or prices[0].from_s > lease.launched_s:
             prices = (PricePoint(from_s=lease.launched_s, usd_per_hour=quote), *prices)
         until_s = billed_until_s(lease, lease.launched_s, as_of_s)
@@ -50,5 +58,5 @@ def _bills(state: JobState, now_s: float) -> list[int | None]:
             continue
         until = billed_until_s(lease, lease.launched_s, as_of_s)
         priced = is_priced(lease)
-        bills.append(micro_of(integral_usd(lease.prices, lease.launched_s, until)) if priced else None)
+        bills.append(micro_of(integral_usd(in_force(lease), lease.launched_s, until)) if priced else None)
     return bills

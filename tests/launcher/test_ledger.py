@@ -11,7 +11,7 @@ from arylcloud.core.offer import Market
 from arylcloud.core.phases import JobPhase
 from arylcloud.core.ports import Billing
 from arylcloud.launcher.ledger import SplitMicro, build_report
-from arylcloud.launcher.spent import known_spent_usd, spent_usd
+from arylcloud.launcher.spent import known_spent_usd, spent_for_limits_usd, spent_usd
 
 CENT = 10_000
 
@@ -74,6 +74,16 @@ def test_the_first_minute_is_always_paid(ended: float, billed: float) -> None:
     report = build_report(d.state, now_s=9999.0)
     assert report.leases[0].billed_s == billed
     assert report.compute_micro == round(billed * 1000)
+
+
+def test_what_is_missing_to_the_minute_is_paid_at_the_last_price_before_the_end() -> None:
+    """Whenever a later step was read: while the machine was thought to live, or afterwards."""
+    for early in (True, False):
+        d = Diary().lease("a", 0.0, usd_per_hour=3.6).price("a", 20.0, 7.2)
+        d = d.price("a", 45.0, 36.0).end("a", 40.0) if early else d.end("a", 40.0).price("a", 45.0, 36.0)
+        report = build_report(d.state, now_s=9999.0)
+        assert report.compute_micro == 100_000  # 20 s at 0.1 cent, 40 at 0.2
+        assert spent_usd(d.state, 9999.0) == spent_for_limits_usd(d.state, 9999.0) == 0.1
 
 
 @pytest.mark.parametrize(

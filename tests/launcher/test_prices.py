@@ -14,7 +14,7 @@ from support.scenarios import finish
 from arylcloud.core import events as ev
 from arylcloud.core.job import Constraints
 from arylcloud.core.phases import JobPhase
-from arylcloud.core.ports import PricePoint
+from arylcloud.core.ports import Billing, PricePoint
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.leasebill import integral_usd
 from arylcloud.launcher.ledger import build_report
@@ -214,3 +214,49 @@ def test_a_machine_that_is_found_late_is_billed_from_its_launch_at_the_price_of_
     (lease,) = h.state.leases.values()
     assert (lease.launched_s, h.world.creates) == (1003.0, 1)
     assert lease.prices == (replace(steps[0], from_s=1003.0), steps[1])
+
+
+def test_what_is_billed_beyond_the_end_is_billed_at_the_last_price(tmp_path: Path) -> None:
+    """The first minute is always paid. Its cloud's price moves after the machine's end, within that minute,
+    and its list shows the machine alive at the new price for a while."""
+    h = Harness(tmp_path)
+    h.world.end_lag_s, h.world.billing = 10.0, Billing()
+    h.until(RUNNING)
+    machine = h.running[0]
+    h.world.interrupt(machine.instance_id)
+    assert machine.ended_s is not None
+    h.world.steps[OFFERS[0].key] = (
+        PricePoint(from_s=0.0, usd_per_hour=1.0),
+        PricePoint(from_s=machine.ended_s + 2.0, usd_per_hour=1.08),
+    )
+    finish(h)
+    lease = h.state.leases[machine.spec.lease_id]
+    assert len(lease.prices) == 2, "it was read while the machine was thought to live"
+    assert lease.ended_s == machine.ended_s < machine.lands_at_s + 58.0
+    cost = build_report(h.state, now_s=h.clock.at_s).leases[0]
+    assert cost.micro is not None
+    assert cost.micro.total == round(1_000_000 / 60)
+    assert cost.prices == lease.prices[:1]
+
+
+def test_one_that_is_found_long_after_its_end_is_billed_at_the_price_of_its_life(tmp_path: Path) -> None:
+    """Lists show what has ended at the price of now, and that one came long after its end."""
+    h = Harness(tmp_path)
+    h.world.steps[OFFERS[0].key] = (
+        PricePoint(from_s=0.0, usd_per_hour=1.0),
+        PricePoint(from_s=1500.0, usd_per_hour=1.05),
+    )
+    h.world.troubles.append("lost_answer")
+    h.world.landing_s = 2.0
+    while not h.world.born:
+        h.tick()
+    (machine,) = h.world.born.values()
+    while not machine.alive(h.clock.at_s):
+        h.world.advance(1.0)
+    h.world.interrupt(machine.instance_id)
+    h.world.advance(600.0)
+    h.restart()
+    finish(h)
+    lease = h.state.leases[machine.spec.lease_id]
+    assert lease.ended_s == machine.ended_s
+    assert [p.usd_per_hour for p in lease.prices] == [1.0]
