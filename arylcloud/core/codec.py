@@ -24,17 +24,20 @@ SCHEMA_VERSION = 1
 
 def encode(value: object) -> Any:
     """Plain JSON value of ``value``; NaN and infinities are refused (they are not JSON)."""
+    kind: type = type(value)
+    if value is None or kind is str or kind is int or kind is bool:  # most values, of all documents
+        return value
     if isinstance(value, Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {name: encode(getattr(value, name)) for name in _names(kind)}
     if isinstance(value, (tuple, list)):
         return [encode(item) for item in value]
     if isinstance(value, dict):
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} cannot be written as JSON")
-    if value is None or isinstance(value, (str, int, float, bool)):
+    if isinstance(value, (str, int, float)):
         return value
     raise TypeError(f"no JSON form for {type(value).__name__}")
 
@@ -59,8 +62,24 @@ def parse(data: bytes, *, what: str = "document") -> Any:
 
 
 @cache
-def _hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
+def _names(cls: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(cls))
+
+
+@cache
+def _fields(cls: type) -> tuple[tuple[str, Any, bool], ...]:
+    """Of a dataclass: name, type, and whether it has to be there."""
+    hints = typing.get_type_hints(cls)
+    none = dataclasses.MISSING
+    return tuple(
+        (f.name, hints[f.name], f.default is none and f.default_factory is none)
+        for f in dataclasses.fields(cls)
+    )
+
+
+@cache  # of the origin alone: ``int | float`` is equal to ``float | int``, and decodes otherwise
+def _origin(hint: Any) -> Any:
+    return typing.get_origin(hint)
 
 
 def decode(cls: type[T], value: Any, *, where: str = "document") -> T:
@@ -68,10 +87,14 @@ def decode(cls: type[T], value: Any, *, where: str = "document") -> T:
 
 
 def _decode(hint: Any, value: Any, where: str) -> Any:
-    origin = typing.get_origin(hint)
-    if hint is Any:
+    if hint is Any or (type(value) is hint and (hint is str or hint is int or hint is bool)):
         return value
-    if origin in (typing.Union, types.UnionType):
+    if hint is float:
+        _expect(isinstance(value, (int, float)) and not isinstance(value, bool), where, "a number", value)
+        _expect(math.isfinite(value), where, "a finite number", value)
+        return float(value)
+    origin = _origin(hint)
+    if origin is typing.Union or origin is types.UnionType:
         return _decode_union(hint, value, where)
     if origin is typing.Literal:
         if value not in typing.get_args(hint):
@@ -92,10 +115,6 @@ def _decode(hint: Any, value: Any, where: str) -> Any:
             raise IntegrityError(f"{where}: {value!r} is no {hint.__name__}") from error
     if dataclasses.is_dataclass(hint):
         return _decode_dataclass(typing.cast(type, hint), value, where)
-    if hint is float:
-        _expect(isinstance(value, (int, float)) and not isinstance(value, bool), where, "a number", value)
-        _expect(math.isfinite(value), where, "a finite number", value)
-        return float(value)
     if hint is int:
         _expect(isinstance(value, int) and not isinstance(value, bool), where, "an integer", value)
         return value
@@ -120,13 +139,12 @@ def _decode_union(hint: Any, value: Any, where: str) -> Any:
 
 def _decode_dataclass(cls: type, value: Any, where: str) -> Any:
     _expect(isinstance(value, dict), where, "an object", value)
-    hints = _hints(cls)
     found: dict[str, Any] = {}
-    for f in dataclasses.fields(cls):
-        if f.name in value:
-            found[f.name] = _decode(hints[f.name], value[f.name], f"{where}.{f.name}")
-        elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
-            raise IntegrityError(f"{where}: {f.name} is missing")
+    for name, hint, needed in _fields(cls):
+        if name in value:
+            found[name] = _decode(hint, value[name], f"{where}.{name}")
+        elif needed:
+            raise IntegrityError(f"{where}: {name} is missing")
     return cls(**found)
 
 

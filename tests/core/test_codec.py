@@ -170,3 +170,19 @@ def test_versions_and_kinds() -> None:
 def test_numbers_in_a_float_place_may_be_whole() -> None:
     beat = codec.decode(protocol.LauncherBeat, {"launcher_id": "l", "host": "h", "pid": 1, "at_s": 3})
     assert isinstance(beat.at_s, float)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Either:
+    """Equal types that decode otherwise: the first that fits."""
+
+    exact: int | float
+    measured: float | int
+    several: tuple[float | int, ...]
+    some: tuple[int | float, ...]
+
+
+def test_the_order_of_a_union_counts() -> None:
+    found = codec.decode(Either, {"exact": 3, "measured": 3, "several": [3], "some": [3]})
+    kinds = [type(value) for value in (found.exact, found.measured, *found.several, *found.some)]
+    assert kinds == [int, float, float, int]
