@@ -42,9 +42,18 @@ LOCAL_TIMING = Timing(
 )
 """The local cloud answers in milliseconds: waiting there as for a real one helps nobody."""
 POOL_TIMING = replace(
-    LOCAL_TIMING, capacity_bar_market_s=15.0, region_cooldown_market_s=0.0, regain_s=15.0, gather_s=20.0
+    Timing(),
+    tick_s=LOCAL_TIMING.tick_s,
+    landing_s=10.0,
+    list_lag_s=5.0,
+    end_retry_s=2.0,
+    capacity_bar_market_s=15.0,
+    region_cooldown_market_s=0.0,
+    regain_s=15.0,
+    gather_s=20.0,
 )
-"""One's own machines are free again whenever their owner says so, and are asked for nothing."""
+"""One's own machines are free again whenever their owner says so, and are asked for nothing. What they are
+given to boot and to save is what a cloud's are: their network is no faster."""
 CALM_EVERY_S = 5.0
 """Between two lists of a bucket while a job simply runs (``launcher/observe``)."""
 BEAT_EVERY_S = 6.0

@@ -66,7 +66,7 @@ def add(
     from arylcloud.core import gpus as known
     from arylcloud.core.errors import UsageError
     from arylcloud.core.units import parse_number
-    from arylcloud.providers.pool.machines import OwnMachine, offers, write
+    from arylcloud.providers.pool.machines import THIS, OwnMachine, offers, write
 
     if (gpu is None) != (gpus is None):
         raise UsageError("--gpu and --gpus go together", hint="--gpu A100 --gpus 8")
@@ -90,6 +90,12 @@ def add(
         folder=folder,
         added_on=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+    twin = next((m for m in before if (m.host, m.folder) == (host, folder) and host != THIS), None)
+    if twin is not None:
+        raise UsageError(
+            f"{host} is in the pool already, as {twin.name}: two jobs would have it at once",
+            hint="machines that share a host each need a --folder and GPUs of their own",
+        )
     offers([*before, machine])
     (state,) = here.look([machine])
     if state.problem is not None:

@@ -138,8 +138,9 @@ def _fixed_zone(
 
 
 def _work_s(report: Report, quoted: Sequence[BaselineQuoted]) -> float:
-    """Kept machine seconds, as seconds on the type first chosen."""
-    first = report.leases[0].offer
+    """Kept machine seconds, as seconds on the type that was confirmed: speeds are quoted by it. (What was had
+    first may be another, where that one was refused.)"""
+    first = next((q.offer for q in quoted if q.name == "fixed_zone"), report.leases[0].offer)
     return sum(
         cost.seconds.useful * _speed(cost, first, quoted) for cost in report.leases if cost.seconds.useful > 0
     )

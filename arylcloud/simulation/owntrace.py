@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from arylcloud.core.errors import UsageError
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import EndCause
 from arylcloud.simulation.spottraces import SpotTrace, ZoneSteps
+
+LOCAL: Final = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,9 @@ def own_trace(
     ``until_s``: market seconds of its end; ``listed``: on-demand $/h where an offer is, None = not known
     (such a zone is left out). Raises UsageError where nothing is known, with the types there are.
     """
+    found = tuple(found)
+    real = tuple(look for look in found if look.offer.cloud != LOCAL)
+    found = real or found  # the local cloud's market is invented, and its time compressed: never both
     by_kind: dict[str, dict[str, list[Look]]] = defaultdict(lambda: defaultdict(list))
     for look in found:
         o = look.offer
@@ -105,7 +111,7 @@ def own_trace(
         )
     first = next(iter(able[kind].values()))[0].offer
     return SpotTrace(
-        name="own",
+        name="own" if real else "own, of the local cloud",
         places=tuple(places),
         instance_type=kind,
         gpu=first.gpu,

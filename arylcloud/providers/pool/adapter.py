@@ -35,15 +35,16 @@ LIST_EVERY_S: Final = 2.0
 NOTICE_FILE: Final = "../notice.json"
 """Seen from where the stub runs (``hostside``)."""
 SIDE_BY_SIDE: Final = 16
+SILENT_S: Final = 30.0
 
 
 def create(state_dir: Path, settings: Mapping[str, str]) -> PoolProvider:
-    """The factory that the registry names. ``settings``: ``timeout_s`` of one call to one machine (15);
+    """The factory that the registry names. ``settings``: ``timeout_s`` of one call to one machine (8);
     ``gone_after_s``: a machine that cannot be reached for this long is given up (600)."""
     known_only(POOL, settings, KNOWN)
     return PoolProvider(
         folder=state_dir / POOL,
-        timeout_s=_seconds(settings, "timeout_s", 15.0),
+        timeout_s=_seconds(settings, "timeout_s", 8.0),
         gone_after_s=_seconds(settings, "gone_after_s", 600.0),
         clock=SystemClock(),
     )
@@ -87,6 +88,8 @@ class PoolProvider:
         self.folder = folder
         self._timeout_s = timeout_s
         self._clock = clock
+        self._silent: dict[str, tuple[float, ArylError]] = {}
+        """When a machine did not answer, and how."""
         self._seen = Seen(folder=folder / "seen", gone_after_s=gone_after_s, clock=clock)
 
     @property
@@ -133,14 +136,15 @@ class PoolProvider:
         able = self._of(spec.offer)
         if not able:
             raise CapacityError(f"the pool has no {spec.offer.instance_type} in {spec.offer.region}")
+        states = self.look(able)  # all at once, and while nobody waits for us
+        free = {state.machine.name for state in states if state.free}
         with self._alone():
             claim = self.folder / "claims" / hashlib.sha256(spec.token.encode()).hexdigest()[:32]
             named = claim.read_text(encoding="utf-8") if claim.exists() else None
             for machine in sorted(able, key=lambda m: (m.name != named, m.usd_per_hour, m.name)):
                 if spec.max_usd_per_hour is not None and machine.usd_per_hour > spec.max_usd_per_hour:
                     continue
-                known = machine.name == named
-                if not known and not self._asked(machine).free:
+                if machine.name != named and machine.name not in free:
                     continue
                 claim.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 claim.write_text(machine.name, encoding="utf-8")
@@ -153,7 +157,7 @@ class PoolProvider:
                 if told["error"]["kind"] not in ("busy", "not_lent"):
                     raise OtherCloudError(f"{machine.name}: {told['error']['message']}", code="Refused")
             raise CapacityError(
-                f"no {spec.offer.instance_type} of {spec.offer.region} is free: {_why_none(self.look(able))}"
+                f"no {spec.offer.instance_type} of {spec.offer.region} is free: {_why_none(states)}"
             )
 
     def list_machines(self, *, journal_id: str | None, offers: Sequence[Offer] = ()) -> tuple[Machine, ...]:
@@ -205,9 +209,14 @@ class PoolProvider:
     # ------------------------------------------------------------ one machine
 
     def _asked(self, machine: OwnMachine) -> State:
+        """One that did not answer is left alone for a while: it would hold up every look at the others."""
+        silent = self._silent.get(machine.name)
+        if silent is not None and self._clock.monotonic_s() < silent[0] + SILENT_S:
+            return State(machine=machine, told=self._seen.last(machine.name), problem=silent[1])
         try:
             told = self._call(machine, {"verb": "look"})
         except (AccessError, OtherCloudError) as error:
+            self._silent[machine.name] = (self._clock.monotonic_s(), error)
             return State(machine=machine, told=self._seen.last(machine.name), problem=error)
         if "error" in told:
             problem = OtherCloudError(f"{machine.name}: {told['error']['message']}", code="Refused")

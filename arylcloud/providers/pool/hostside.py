@@ -8,7 +8,7 @@ known of the machine lies in one folder, changed under one lock:
     lease/leader.json       the first process of what runs there
     lease/notice.json       it is to be given back: when
     lease/ended.json        when, and why, it ended
-    lease/work/             where the boot stub runs; its processes carry ARYL_POOL_LEASE
+    lease/work/             where the boot stub runs; its processes carry ARYL_POOL_LEASE; gone with the lease
     past/<lease_id>.json    former leases, for a while
 """
 
@@ -170,15 +170,19 @@ def lease_id(lease: Path) -> str:
 
 
 def _archive(folder: Path) -> None:
-    lease = _lease(folder / "lease")
-    if lease is None:
+    """Make room for the next lease: in one step, whatever becomes of this call afterwards."""
+    if not (folder / "lease").exists():
         return
-    past = folder / "past"
-    past.mkdir(exist_ok=True, mode=0o700)
-    _write(past / f"{lease['launched_s']:017.6f}.json", lease)
-    shutil.rmtree(folder / "lease")
-    for path in sorted(past.glob("*.json"))[:-PAST]:
-        path.unlink()
+    lease = _lease(folder / "lease")
+    if lease is not None:
+        past = folder / "past"
+        past.mkdir(exist_ok=True, mode=0o700)
+        _write(past / f"{lease['launched_s']:017.6f}.json", lease)
+        for path in sorted(past.glob("*.json"))[:-PAST]:
+            path.unlink()
+    (folder / "lease").rename(folder / f"old-{time.time_ns()}")
+    for old in folder.glob("old-*"):  # files that are not ours to remove are left where they harm nobody
+        shutil.rmtree(old, ignore_errors=True)
 
 
 # ---------------------------------------------------------------- the end
@@ -223,7 +227,16 @@ def _end(folder: Path, cause: str, ended_s: float | None = None) -> None:
             time.sleep(0.05)
     if found:
         raise OSError(f"processes of {name} cannot be ended: {found}")
+    _give_back(lease, name)
     _write(lease / "ended.json", {"ended_s": ended_s or time.time(), "cause": cause})
+
+
+def _give_back(lease: Path, name: str) -> None:
+    """Memory, disk and what was lent to the job: the owner has them again, not only the machine."""
+    with contextlib.suppress(OSError):
+        (lease / "work" / "boot.log").replace(lease / "boot.log")
+    shutil.rmtree(lease / "work", ignore_errors=True)
+    shutil.rmtree(f"/dev/shm/arylcloud-{name}", ignore_errors=True)  # noqa: S108 - see agent/inmemory.py
 
 
 def _processes(name: str, leader: Document | None) -> list[int]:

@@ -65,7 +65,7 @@ class OwnMachine:
 
     @property
     def offer(self) -> Offer:
-        """All machines of a type in a group are one offer, at the price of the cheapest."""
+        """All machines of a type in a group are one offer: see :func:`offers`."""
         return Offer(
             cloud=POOL,
             region=self.group,
@@ -113,9 +113,10 @@ def write(path: Path, machines: Iterable[OwnMachine]) -> None:
 
 
 def offers(machines: Iterable[OwnMachine]) -> tuple[Offer, ...]:
-    """One a type and group. Raises UsageError where machines of one type differ in what they have."""
+    """One a type and group, at the price of the dearest: a job that takes several must not find one dearer
+    than what it was told. Raises UsageError where machines of one type differ in what they have."""
     found: dict[str, Offer] = {}
-    for machine in sorted(machines, key=lambda m: (m.usd_per_hour, m.name)):
+    for machine in sorted(machines, key=lambda m: (-m.usd_per_hour, m.name)):
         offer = machine.offer
         first = found.setdefault(offer.key, offer)
         if (first.gpu, first.gpu_count) != (offer.gpu, offer.gpu_count):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ class Seen:
         """It has just answered."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self.folder / f"{name}.json"
-        part = path.with_suffix(f".{os.getpid()}.part")
+        part = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
         part.write_text(json.dumps({"at_s": self.clock.now_s(), "told": told}), encoding="utf-8")
         part.replace(path)
 
