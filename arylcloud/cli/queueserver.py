@@ -10,13 +10,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from arylcloud.cli.server import LOOK_S, Server
+from arylcloud.cli.server import FIRST_PAUSE_S, LOOK_S, Server
 from arylcloud.core.events import QueueDecided
 from arylcloud.core.plan import Candidate
 from arylcloud.launcher.fold import apply
 from arylcloud.launcher.queue import Decision, Start, Stop, decide
 from arylcloud.launcher.queueview import (
-    BY_QUEUE,
     QueueJob,
     QueueView,
     holds,
@@ -25,7 +24,7 @@ from arylcloud.launcher.queueview import (
     waits,
     ways,
 )
-from arylcloud.launcher.state import JobState
+from arylcloud.launcher.state import BY_QUEUE, JobState
 from arylcloud.planner.policies.laws import Law
 from arylcloud.planner.policies.registry import Policy
 
@@ -33,6 +32,8 @@ PLAN_S = 300.0
 """A plan of what a queued job gets out of the capacity is made again after so long."""
 ASKED_S = 60.0
 """A stop that has been asked for is not asked for again before."""
+LONGEST_REFUSAL_S = 3600.0
+"""Whose turn could not be begun is passed over for a while, twice as long each time, at most so long."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +48,8 @@ class QueueServer(Server):
     _plans: dict[str, tuple[float, dict[str, Candidate]]] = field(default_factory=dict)
     _no_plan: dict[str, str] = field(default_factory=dict)
     _asked: dict[str, float] = field(default_factory=dict)
+    _refused: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Job whose turn could not be begun → (not before, on the monotonic clock; the pause after that)."""
     _round_s: float = field(default_factory=time.monotonic)
     """When the present round began, monotonic."""
 
@@ -66,17 +69,23 @@ class QueueServer(Server):
 
     def _serve(self, job_id: str) -> None:
         """A queued job has a launcher while it is its turn, and none while it waits."""
-        state = self._states.get(job_id)
-        for record in self.journal.records(job_id, after=state.seq if state is not None else 0):
-            state = apply(state, record)
+        state = self._read_on(job_id)
         if state is None or not state.queued:
             Server._serve(self, job_id)
             return
-        self._states[job_id] = state
         if holds(state) or (state.phase.ended and self.journal.unmirrored(job_id)) or state.open_leases:
             Server._serve(self, job_id)
         else:
             self._reap(job_id)
+
+    def _read_on(self, job_id: str) -> JobState | None:
+        """Of a queued job, what its journal says now."""
+        state = self._states.get(job_id)
+        for record in self.journal.records(job_id, after=state.seq if state is not None else 0):
+            state = apply(state, record)
+        if state is not None and state.queued:
+            self._states[job_id] = state
+        return state
 
     # ------------------------------------------------------------ turns
 
@@ -89,8 +98,12 @@ class QueueServer(Server):
         boundary = time.monotonic() - self._round_s >= self.round_s
         if boundary:
             self._round_s = time.monotonic()
-        view = self._view(now_s, boundary)
-        decision = decide(view, self.policy.name, self.policy.solve(), np.random.default_rng(self.seed))
+        decision = Decision()
+        for _ in range(len(self._states) + 1):  # nobody makes way for one whose turn cannot begin
+            view = self._view(now_s, boundary)
+            decision = decide(view, self.policy.name, self.policy.solve(), np.random.default_rng(self.seed))
+            if self._begin(decision):
+                break
         self._carry_out(decision)
 
     def _view(self, now_s: float, boundary: bool) -> QueueView:
@@ -110,6 +123,8 @@ class QueueServer(Server):
             if job is None:
                 reason = self._no_plan.get(state.job_id, "no GPU of the capacity serves it")
                 self._say(state.job_id, f"waits: {reason}")
+                continue
+            if job.on is None and time.monotonic() < self._refused.get(job.job_id, (0.0, 0.0))[0]:
                 continue
             if time.monotonic() < self._asked.get(job.job_id, 0.0) and job.on is not None:
                 job = replace(job, leaving=True)
@@ -131,7 +146,7 @@ class QueueServer(Server):
         """What it gets out of each kind of GPU, as ``plan`` would say now."""
         from arylcloud.cli.assemble import ALL_OFFERS
         from arylcloud.cli.compose import make_plan
-        from arylcloud.core.errors import ArylError
+        from arylcloud.core.errors import ArylError, InfeasibleError
         from arylcloud.launcher.desire import remaining
 
         made_s, found = self._plans.get(state.job_id, (float("-inf"), {}))
@@ -139,12 +154,39 @@ class QueueServer(Server):
             return found
         try:
             spec = remaining(replace(state, placed=None), now_s)
-            found = ways(make_plan(spec, self.places, limit=ALL_OFFERS).candidates, self.capacity)
+            try:
+                plan = make_plan(spec, self.places, limit=ALL_OFFERS)
+            except (
+                InfeasibleError
+            ):  # a limit that cannot be kept any more: it runs all the same, as elsewhere
+                limits = spec.constraints
+                free = replace(limits, deadline_s=None, budget_usd=None, max_runtime_s=None)
+                if free == limits:
+                    raise
+                plan = make_plan(replace(spec, constraints=free), self.places, limit=ALL_OFFERS)
+            found = ways(plan.candidates, self.capacity)
             self._no_plan.pop(state.job_id, None)
         except ArylError as error:  # what was known is better than nothing; else it waits, and says so
             self._no_plan[state.job_id] = error.message
         self._plans[state.job_id] = (time.monotonic(), found)
         return found
+
+    def _begin(self, decision: Decision) -> bool:
+        """Give the turns. False: one could not be begun, and what was to be given it is others'."""
+        from arylcloud.core.errors import ArylError
+
+        done = True
+        for start in decision.starts:
+            try:
+                self._give_turn(start)
+                self._refused.pop(start.job_id, None)
+            except ArylError as error:
+                self._say(start.job_id, f"cannot have its turn: {error.message}")
+                _, pause_s = self._refused.get(start.job_id, (0.0, FIRST_PAUSE_S))
+                later = (time.monotonic() + pause_s, min(2 * pause_s, LONGEST_REFUSAL_S))
+                self._refused[start.job_id] = later
+                done = False
+        return done
 
     def _carry_out(self, decision: Decision) -> None:
         from arylcloud.core.errors import ArylError
@@ -154,11 +196,6 @@ class QueueServer(Server):
                 self._make_way(stop)
             except ArylError as error:
                 self._say(stop.job_id, f"cannot be asked to make way: {error.message}")
-        for start in decision.starts:
-            try:
-                self._give_turn(start)
-            except ArylError as error:
-                self._say(start.job_id, f"cannot have its turn: {error.message}")
         for job_id, text in decision.waiting:
             self._say(job_id, f"waits: {text}")
 
@@ -174,15 +211,22 @@ class QueueServer(Server):
         """Journal the decision, and start its launcher: in this order, so that none runs anywhere else."""
         from arylcloud.cli.assemble import new_writer_id, open_prefix
         from arylcloud.cli.resume import begin_again
+        from arylcloud.core.errors import ConflictError
         from arylcloud.launcher.journaltime import journal_now_s
 
         job_id = start.job_id
         store = open_prefix(self._states[job_id].prefix_uri)
         with self.journal.claim(job_id):
-            if self._states[job_id].phase.ended:
-                begin_again(self.journal, job_id, store)
+            self._read_on(job_id)
+            if self._states[job_id].phase.ended and not begin_again(
+                self.journal, job_id, store, by_queue=True
+            ):
+                self._read_on(job_id)
+                raise ConflictError(f"{job_id} has been stopped by a user")
             at_s = journal_now_s(self.journal, job_id, store, time.time())
-            event = QueueDecided(gpu=start.gpu, why=start.why)
+            way = self._plans[job_id][1][start.gpu]
+            count = way.offer.gpu_count
+            event = QueueDecided(gpu=start.gpu, why=start.why, nodes=way.nodes, count=count)
             self.journal.append(job_id, at_s, new_writer_id(), event, None, mirror=store)
         self._asked.pop(job_id, None)
         self._pauses.pop(job_id, None)

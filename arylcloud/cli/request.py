@@ -12,6 +12,10 @@ from arylcloud.core.codec import dumps
 from arylcloud.core.ports import ObjectStore
 
 
+def asker() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
 def write_request(
     store: ObjectStore, verb: Literal["stop", "migrate", "scale", "check"], args: dict[str, Any]
 ) -> int:
@@ -23,7 +27,7 @@ def write_request(
             verb=verb,
             args=args,
             at_s=time.time(),
-            by=f"{getpass.getuser()}@{socket.gethostname()}",
+            by=asker(),
         )
         if store.create(mail.request_key(number), dumps(document)):
             return number

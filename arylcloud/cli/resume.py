@@ -45,14 +45,16 @@ def resume(
     return finish(journal, store, job_id, places, detach=detach, as_json=json_, since_seq=state.seq)
 
 
-def begin_again(journal: Journal, job_id: str, store: ObjectStore) -> None:
+def begin_again(journal: Journal, job_id: str, store: ObjectStore, *, by_queue: bool = False) -> bool:
     """Journal that an ended job goes on; the caller has the claim. This home may know less than the
-    mailbox does: another one may have gone on with the job, or have finished it, meanwhile. Raises
+    mailbox does: another one may have gone on with the job, or have finished it, meanwhile. Returns
+    whether it goes on: not where a user has stopped it since the queue (``by_queue``) did. Raises
     ConflictError, UsageError, StoreError, having written nothing."""
     from arylcloud.cli.assemble import new_writer_id
     from arylcloud.launcher import resuming
     from arylcloud.launcher.fold import replay
     from arylcloud.launcher.holder import refuse_beside_another
+    from arylcloud.launcher.queueview import made_way
     from arylcloud.launcher.submit import put_secrets
 
     journal.catch_up(job_id, store)
@@ -61,10 +63,15 @@ def begin_again(journal: Journal, job_id: str, store: ObjectStore) -> None:
     refuse_beside_another(store, state, journal.journal_id)
     if not state.phase.ended:
         give_secrets(store, state)
-        return
+        return True
+    if by_queue and not made_way(state):
+        return False
     secrets, notify = _from_environment(state)
-    resuming.resume(journal, job_id, store, writer=new_writer_id(), wall_s=time.time)
+    writer = new_writer_id()
+    if not resuming.resume(journal, job_id, store, writer=writer, wall_s=time.time, by_queue=by_queue):
+        return False
     put_secrets(store, secrets, notify)
+    return True
 
 
 def give_secrets(store: ObjectStore, state: JobState) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from arylcloud.launcher.state import JobState
 
 app = typer.Typer(add_completion=False)
 
@@ -51,6 +54,7 @@ def scale(
             raise UsageError(
                 f"N is {nodes}, the job has nodes: {least}..{most}", hint=f"{least} to {most}, or auto"
             )
+    _refuse_turn(state)
     number = write_request(open_prefix(state.prefix_uri), "scale", {"nodes": wanted})
     ensure_launcher(journal, job_id, places)
     if detach:
@@ -68,7 +72,9 @@ def scale(
             if text and not json_:
                 note(text)
             event = record.event
-            ours = ours or (isinstance(event, RequestSeen) and event.number == number)
+            if isinstance(event, RequestSeen) and event.number == number:
+                _refuse_turn(state)  # it was given its turn meanwhile
+                ours = True
             if isinstance(event, ScaleRefused) and event.number == number:
                 raise UsageError(f"{job_id} is not scaled: {event.text}")
             if ours and chosen is None and isinstance(event, SizeChosen):
@@ -84,3 +90,13 @@ def scale(
                 f"{job_id} is {state.phase}: {state.phase_text}", hint=f"`arylcloud report {job_id}`"
             )
         time.sleep(0.25)
+
+
+def _refuse_turn(state: JobState) -> None:
+    from arylcloud.core.errors import UsageError
+
+    if state.turn_nodes is not None:
+        raise UsageError(
+            f"{state.job_id} has its turn in a queue, which counts {state.turn_nodes} of its machines",
+            hint=f"`arylcloud stop {state.job_id}`, then `arylcloud resume {state.job_id}` runs it outside",
+        )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import time
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 if TYPE_CHECKING:
     from arylcloud.core.errors import ArylError, StoreError
+    from arylcloud.core.ports import ObjectStore
+    from arylcloud.launcher.journal import Journal
     from arylcloud.launcher.state import JobState
 
 app = typer.Typer(add_completion=False)
+CLAIM_S: Final = 20.0
+"""The queue has a job that waits for no longer than it takes to give it its turn."""
 
 
 @app.command()
@@ -31,17 +36,22 @@ def stop(
     from arylcloud.cli.spawn import ensure_launcher
     from arylcloud.core.errors import StoreError
     from arylcloud.launcher.fold import replay
+    from arylcloud.launcher.queueview import made_way
 
     places = folders()
     journal = open_journal(places)
     job_id = resolve_job(journal, job)
     state = replay(journal.records(job_id))
-    if not state.phase.ended:
+    comes_back = made_way(state)
+    if not state.phase.ended or comes_back:
         try:
             store = open_prefix(state.prefix_uri)
-            write_request(store, "stop", {})
+            number = write_request(store, "stop", {})
+            if comes_back:
+                state = _keep_stopped(journal, store, job_id, number)
         except StoreError as error:
             raise _unreachable(state, error) from error
+    if not state.phase.ended:
         ensure_launcher(journal, job_id, places)
         if not detach:
             state = follow(journal, store, job_id, places, quiet=json_, since_seq=state.seq)
@@ -54,6 +64,34 @@ def stop(
     else:
         note(f"{job_id} is stopping; `arylcloud status {job_id}` shows it")
     return 0
+
+
+def _keep_stopped(journal: Journal, store: ObjectStore, job_id: str, number: int) -> JobState:
+    """Of a job that has made way, and has no launcher: journal that a user has stopped it (request
+    ``number``), so that the queue does not go on with it. Where the queue is giving it its turn just now, it
+    or the new launcher reads the request."""
+    from arylcloud.cli.assemble import new_writer_id
+    from arylcloud.cli.request import asker
+    from arylcloud.core.errors import ConflictError
+    from arylcloud.core.events import RequestSeen
+    from arylcloud.launcher.journaltime import journal_now_s
+    from arylcloud.launcher.queueview import made_way
+
+    deadline_s = time.monotonic() + CLAIM_S
+    while made_way(journal.state(job_id)):
+        try:
+            with journal.claim(job_id):
+                journal.catch_up(job_id, store)
+                if made_way(journal.state(job_id)):
+                    event = RequestSeen(number=number, verb="stop", args={}, by=asker())
+                    at_s = journal_now_s(journal, job_id, store, time.time())
+                    cause = f"request {number}"
+                    journal.append(job_id, at_s, new_writer_id(), event, cause, mirror=store)
+        except ConflictError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.1)
+    return journal.state(job_id)
 
 
 def _unreachable(state: JobState, error: StoreError) -> ArylError:

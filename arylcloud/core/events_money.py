@@ -49,6 +49,10 @@ class QueueDecided:
 
     gpu: str
     why: str
+    nodes: int | None = None
+    """On so many machines, neither more nor fewer; None = as many as it would have without a queue."""
+    count: int | None = None
+    """GPUs of each; None = not said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

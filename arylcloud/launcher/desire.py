@@ -23,7 +23,7 @@ from arylcloud.core.ports import Provider
 from arylcloud.launcher.actions import Desired, MoveAdvice, Observed, Scaling, Timing
 from arylcloud.launcher.duedate import late, way_out
 from arylcloud.launcher.offers import barred
-from arylcloud.launcher.queueview import on_gpu
+from arylcloud.launcher.queueview import held_to, on_gpu
 from arylcloud.launcher.quotes import KEEP_S, Quotes, deciding
 from arylcloud.launcher.scaling import scaling_of
 from arylcloud.launcher.spent import known_spent_usd, spent_for_limits_usd
@@ -105,7 +105,8 @@ class Desires:
         if state.size_pinned and state.size is not None:
             spec = dataclasses.replace(spec, nodes_min=state.size, nodes_max=state.size)
         quoted = self._quoted(state, here, now_s)
-        return self._within_limits(spec, quoted, () if here is None else (here,))
+        plan = self._within_limits(spec, quoted, () if here is None else (here,))
+        return plan if state.placed is None else held_to(plan, state.placed)
 
     def _quoted(self, state: JobState, here: Offer | None, now_s: float) -> tuple[Offer, ...]:
         known = {o.key: o for o in state.quoted} if now_s - state.submitted_at_s < KEEP_S else {}
@@ -282,7 +283,9 @@ def remaining(state: JobState, now_s: float) -> JobSpec:
         left = max(limits.budget_usd - (known_spent_usd(state, now_s) if spent is None else spent), 0.01)
         limits = dataclasses.replace(limits, budget_usd=left)
     if state.placed is not None:
-        spec = on_gpu(spec, state.placed.gpu)
+        spec = on_gpu(spec, state.placed.gpu, state.placed.count)
+        if state.turn_nodes is not None:
+            spec = dataclasses.replace(spec, nodes_min=state.wanted, nodes_max=state.wanted)
     return dataclasses.replace(spec, work=work, constraints=limits)
 
 

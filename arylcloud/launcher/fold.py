@@ -15,7 +15,7 @@ from arylcloud.core.errors import IntegrityError
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import LEASE_TRANSITIONS, JobPhase, LeasePhase
 from arylcloud.core.ports import PricePoint
-from arylcloud.launcher.state import Epoch, JobState, Lease, Training
+from arylcloud.launcher.state import BY_QUEUE, Epoch, JobState, Lease, Training, Turn
 
 
 def replay(records: Iterable[ev.Record], state: JobState | None = None) -> JobState:
@@ -54,6 +54,8 @@ def apply(state: JobState | None, record: ev.Record) -> JobState:
 def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
     match event:
         case ev.JobPhaseChanged():
+            if event.phase.ended:
+                state = replace(state, turns=_over(state.turns, at_s))
             if event.phase is JobPhase.PENDING:
                 # a resume starts with a clean slate: what ended the job before does not end it again
                 state = replace(
@@ -146,7 +148,8 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
         case ev.LimitNear():
             return replace(state, limits_near=state.limits_near | {event.limit})
         case ev.QueueDecided():
-            return replace(state, placed=event)
+            turn = Turn(gpu=event.gpu, begin_s=at_s)
+            return replace(state, placed=event, turns=(*_over(state.turns, at_s), turn))
         case ev.StallSeen():
             return replace(state, stalls=(*state.stalls, event))
         case ev.LeaseEnding():
@@ -226,12 +229,17 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             if event.args.get("stale"):  # asked before the last resume: seen, and overtaken by it
                 return state
             if event.verb == "stop":
+                users = state.stop is not None and BY_QUEUE not in state.stop.args
+                if users and BY_QUEUE in event.args:
+                    return state  # whom a user has stopped the queue does not start again
                 return replace(state, stop=event)
             if event.verb == "migrate":
                 return replace(state, migrate_request=event)
             if event.verb == "check":
                 return replace(state, bars=tuple(b for b in state.bars if not _does_now(b, event)))
             if event.verb == "scale":
+                if state.turn_nodes is not None:
+                    return state  # its size is the queue's; `scale` has said so, unless the turn came since
                 return replace(state, scale_request=event)
             return state
         case ev.SizeChosen():
@@ -261,6 +269,13 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             return replace(state, launcher=event)
         case ev.JobSubmitted():
             return state
+
+
+def _over(turns: tuple[Turn, ...], at_s: float) -> tuple[Turn, ...]:
+    """The last one ends, if it has not."""
+    if not turns or turns[-1].end_s is not None:
+        return turns
+    return (*turns[:-1], replace(turns[-1], end_s=at_s))
 
 
 def _does_now(bar: ev.OfferBarred, seen: ev.RequestSeen) -> bool:

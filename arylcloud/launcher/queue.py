@@ -10,7 +10,7 @@ gone, and what they are kept for is given to nobody else meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -67,8 +67,8 @@ def decide(view: QueueView, policy: str, solve: Solve, rng: np.random.Generator)
     leaving jobs included, never exceed the capacity if they did not before."""
     free = dict(view.capacity)
     for job in view.jobs:
-        if job.on is not None:
-            free[job.on] = free.get(job.on, 0) - job.gpus.get(job.on, 0)
+        for gpu, count in job.held.items():
+            free[gpu] = free.get(gpu, 0) - count
     left_usd = _left_usd(view)
     if left_usd is not None and left_usd <= 0.0:
         return _out_of_money(view)
@@ -78,7 +78,7 @@ def decide(view: QueueView, policy: str, solve: Solve, rng: np.random.Generator)
         return Decision(waiting=tuple((j.job_id, error.message) for j in view.jobs if j.on is None))
     wanted = _placed(view, claims)
     stops, starts = [], []
-    burn = sum(j.usd_per_hour.get(j.on, 0.0) for j in view.jobs if j.on is not None)
+    burn = _burn_usd_per_hour(view)
     for claim in wanted:
         job = claim.job
         why = f"{policy}: {claim.share:.0%} of its time on {claim.gpu}, it has had {claim.had:.0%}"
@@ -98,7 +98,10 @@ def decide(view: QueueView, policy: str, solve: Solve, rng: np.random.Generator)
     for job in view.jobs:
         if job.on is not None and not job.leaving and job.job_id not in stays:
             rival = f", for {first.job.job_id}" if first is not None else ""
-            stops.append(Stop(job_id=job.job_id, why=f"{policy}: its share of this round is used up{rival}"))
+            why = f"{policy}: its share of this round is used up{rival}"
+            if job.keeps > view.capacity.get(job.on, 0):
+                why = f"it holds {job.keeps} {job.on}, of which there are {view.capacity.get(job.on, 0)}"
+            stops.append(Stop(job_id=job.job_id, why=why))
     begun = {s.job_id for s in starts}
     waiting = tuple(
         (j.job_id, _waits_for(view, j, left_usd)) for j in view.jobs if j.on is None and j.job_id not in begun
@@ -142,6 +145,7 @@ def _usual_size(job: QueueJob) -> int:
 
 def _claims(view: QueueView, solve: Solve, rng: np.random.Generator) -> list[_Claim]:
     """Every job's claim on every kind of GPU on which it has a share, the largest first."""
+    view = replace(view, jobs=tuple(j for j in view.jobs if j.rate))
     if not view.jobs:
         return []
     problem = problem_of(view)
@@ -171,22 +175,31 @@ def _placed(view: QueueView, claims: list[_Claim]) -> list[_Claim]:
     taken: list[_Claim] = []
     seen: set[str] = set()
 
-    def take(claim: _Claim) -> None:
-        need = claim.job.gpus[claim.gpu]
-        if claim.job.job_id not in seen and need <= room.get(claim.gpu, 0):
-            room[claim.gpu] -= need
-            seen.add(claim.job.job_id)
+    def take(claim: _Claim, *, anyhow: bool = False) -> None:
+        job, gpu = claim.job, claim.gpu
+        if job.job_id in seen:
+            return
+        need = job.keeps if gpu == job.on else job.gpus[gpu]
+        if anyhow or need <= room.get(gpu, 0):
+            room.setdefault(gpu, 0)
+            room[gpu] -= need
+            seen.add(job.job_id)
             taken.append(claim)
 
     for job in view.jobs:
         fresh = job.held_s < view.round_s
-        if job.on is not None and not job.leaving and (fresh or not view.boundary):
-            take(_Claim(job, job.on, 0.0, 0.0, 0.0))
+        if job.on is None or job.leaving:
+            continue
+        if fresh or not view.boundary or job.on not in view.capacity:  # there it is in nobody's way
+            take(_Claim(job, job.on, 0.0, 0.0, 0.0), anyhow=True)
     for claim in claims:
         if claim.job.leaving:
             continue
         if claim.job.on is None or claim.job.on == claim.gpu or view.boundary:
             take(claim)
+    for job in view.jobs:  # whoever cannot be compared goes on while there is room
+        if job.on is not None and not job.leaving and job.on not in job.rate:
+            take(_Claim(job, job.on, 0.0, 0.0, 0.0))
     for job in view.jobs if view.backfill else ():  # nothing is left idle that somebody can use
         if job.leaving:
             continue
@@ -202,8 +215,13 @@ def _left_usd(view: QueueView) -> float | None:
         return None
     if view.spent_usd is None:
         return 1e-9  # nothing new, and nobody is stopped for what is not known
-    burn = sum(j.usd_per_hour.get(j.on, 0.0) for j in view.jobs if j.on is not None)
+    burn = _burn_usd_per_hour(view)
     return view.budget_usd - view.spent_usd - burn * SAVE_S / 3600.0 * view.market_scale
+
+
+def _burn_usd_per_hour(view: QueueView) -> float:
+    """By what machines cost, or the plan if that is more: a gang may be half there."""
+    return sum(max(j.burn_usd_per_hour, j.usd_per_hour.get(j.on, 0.0)) for j in view.jobs if j.on is not None)
 
 
 def _round_h(view: QueueView) -> float:

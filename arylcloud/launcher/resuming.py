@@ -12,16 +12,24 @@ from arylcloud.core.phases import JobPhase
 from arylcloud.core.ports import ObjectStore
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.journaltime import journal_now_s
+from arylcloud.launcher.state import BY_QUEUE
 
 
 def resume(
-    journal: Journal, job_id: str, store: ObjectStore, *, writer: str, wall_s: Callable[[], float]
-) -> None:
+    journal: Journal,
+    job_id: str,
+    store: ObjectStore,
+    *,
+    writer: str,
+    wall_s: Callable[[], float],
+    by_queue: bool = False,
+) -> bool:
     """Journal that an ended job goes on. The caller has the claim, and has caught up with the mailbox.
 
     Requests that lie in the mailbox were asked of the run before: they are seen first, as overtaken. (By
-    their being there, not by their moments: those are by their askers' clocks.) Raises StoreError,
-    ConflictError; to be called again after either.
+    their being there, not by their moments: those are by their askers' clocks.) ``by_queue``: the queue
+    goes on with whom it has made stop itself; a user's stop that has come since is no such, and counts.
+    Returns whether the job goes on. Raises StoreError, ConflictError; to be called again after either.
     """
     state = journal.state(job_id)
 
@@ -29,6 +37,7 @@ def resume(
         at_s = journal_now_s(journal, job_id, store, wall_s())
         journal.append(job_id, at_s, writer, event, cause_id, mirror=store)
 
+    stopped = False
     for info in store.list(mail.REQUESTS_PREFIX, after=mail.request_key(state.requests_seen)):
         data = store.get(info.key)
         if data is None:
@@ -37,8 +46,13 @@ def resume(
             asked = loads(mail.RequestDoc, data, what=info.key)
         except IntegrityError:
             continue  # no launcher reads it either
-        seen = ev.RequestSeen(
-            number=asked.number, verb=asked.verb, args={**asked.args, "stale": True}, by=asked.by
-        )
+        users_stop = by_queue and asked.verb == "stop" and BY_QUEUE not in asked.args
+        args = asked.args if users_stop else {**asked.args, "stale": True}
+        seen = ev.RequestSeen(number=asked.number, verb=asked.verb, args=args, by=asked.by)
         note(seen, f"request {asked.number}")
-    note(ev.JobPhaseChanged(phase=JobPhase.PENDING, code="resumed", text="resumed by the user"))
+        stopped = stopped or users_stop
+    if stopped:
+        return False
+    by = "queue" if by_queue else "user"
+    note(ev.JobPhaseChanged(phase=JobPhase.PENDING, code="resumed", text=f"resumed by the {by}"))
+    return True

@@ -12,6 +12,9 @@ from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import Billing, PricePoint
 from arylcloud.core.protocol import Member
 
+BY_QUEUE = "queue"
+"""Key in the arguments of a stop that the queue has asked for, with the reason: such a job comes back."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
@@ -98,6 +101,16 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """GPUs of one kind kept for a queued job, whether it had machines or not (wall seconds)."""
+
+    gpu: str
+    begin_s: float
+    end_s: float | None = None
+    """None = it has them still."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
     job_id: str
     spec: JobSpec
@@ -153,6 +166,8 @@ class JobState:
     """It was submitted to a queue (``serve --policy``)."""
     placed: ev.QueueDecided | None = None
     """The queue's newest word on what it runs on. None = anything, or nothing yet of a job that is queued."""
+    turns: tuple[Turn, ...] = ()
+    """All that the queue has given it."""
     losses: tuple[tuple[float, str], ...] = ()
     """(market seconds, offer key) of each loss to the cloud."""
     cooling: tuple[tuple[float, str], ...] = ()
@@ -178,9 +193,16 @@ class JobState:
 
     @property
     def wanted(self) -> int:
-        """How many machines it should have, within its range."""
+        """How many machines it should have, within its range. While it has its turn in a queue: as many as
+        the queue has counted."""
+        size = self.size if self.turn_nodes is None else self.turn_nodes
         most = self.spec.nodes_max
-        return most if self.size is None else min(max(self.size, self.spec.nodes_min), most)
+        return most if size is None else min(max(size, self.spec.nodes_min), most)
+
+    @property
+    def turn_nodes(self) -> int | None:
+        """The size of its present turn in a queue: not to be scaled. None = it has none, or of any size."""
+        return None if self.placed is None else self.placed.nodes
 
     @property
     def lineage(self) -> ev.CheckpointCommitted | None:

@@ -509,9 +509,38 @@ def test_charges_and_turns(ready: JobState) -> None:
     assert changes(ready, told(ready, paid, paid)) == {"charges": (paid, paid)}
     turn = ev.QueueDecided(gpu="V100", why="")
     placed = fold(ready, turn)
-    assert changes(ready, placed) == {"placed": turn}
-    again = fold(placed, ev.JobPhaseChanged(phase=JobPhase.PENDING, code="resumed", text=""))
+    (had,) = placed.turns
+    assert (had.gpu, had.end_s) == ("V100", None)
+    assert changes(ready, placed) == {"placed": turn, "turns": (had,)}
+    ended = fold(placed, ev.JobPhaseChanged(phase=JobPhase.STOPPED, code="stop_requested", text=""))
+    assert ended.turns[0].end_s is not None
+    again = fold(ended, ev.JobPhaseChanged(phase=JobPhase.PENDING, code="resumed", text=""))
     assert again.placed is None, "a new turn is waited for"
+    twice = fold(again, turn)
+    assert [t.end_s is None for t in twice.turns] == [False, True]
+    assert twice.turns[0] == ended.turns[0]
+
+
+def test_a_users_stop_is_not_overtaken_by_the_queues(ready: JobState) -> None:
+    by_user = ev.RequestSeen(number=1, verb="stop", args={}, by="u")
+    by_queue = ev.RequestSeen(number=2, verb="stop", args={"queue": "its round is over"}, by="q")
+    assert told(ready, by_user, by_queue).stop == by_user
+    later = replace(by_user, number=3)
+    assert told(ready, by_queue, later).stop == later
+
+
+def test_the_size_of_a_turn(ready: JobState) -> None:
+    ready = replace(ready, spec=replace(ready.spec, nodes_min=1, nodes_max=4), size=4)
+    placed = fold(ready, ev.QueueDecided(gpu="V100", why="", nodes=2, count=1))
+    assert placed.wanted == 2
+    asked = told(
+        placed,
+        ev.RequestSeen(number=1, verb="scale", args={"nodes": 4}, by="u"),
+        ev.SizeChosen(nodes=3, code="plan", why=""),
+    )
+    assert (asked.wanted, asked.scale_request) == (2, None)
+    left = fold(placed, ev.JobPhaseChanged(phase=JobPhase.PENDING, code="resumed", text=""))
+    assert left.wanted == 4
 
 
 def test_stalls(ready: JobState) -> None:

@@ -36,7 +36,14 @@ def queued(name: str, *, count: int = 1, **changes: object) -> QueueJob:
         left_s=36_000.0,
         received_s={},
     )
-    return replace(job, **changes)  # type: ignore[arg-type]
+    job = replace(job, **changes)  # type: ignore[arg-type]
+    if job.on is not None and not job.held:
+        job = replace(job, held={job.on: job.gpus[job.on]}, keeps=job.gpus[job.on])
+    return job
+
+
+def gone(job: QueueJob) -> QueueJob:
+    return replace(job, on=None, held={}, keeps=0)
 
 
 def view(*jobs: QueueJob, boundary: bool = True, **changes: object) -> QueueView:
@@ -53,8 +60,8 @@ def held(found: QueueView, decision: Decision) -> dict[str, int]:
     total = dict.fromkeys(found.capacity, 0)
     by_id = {job.job_id: job for job in found.jobs}
     for job in found.jobs:
-        if job.on is not None:
-            total[job.on] += job.gpus[job.on]
+        for gpu, count in job.held.items():
+            total[gpu] += count
     for start in decision.starts:
         total[start.gpu] += by_id[start.job_id].gpus[start.gpu]
     return total
@@ -189,10 +196,10 @@ def test_a_gang_is_not_starved_by_those_who_fit() -> None:
     first = decided(view(pair, a, b, small))
     assert {s.job_id for s in first.stops} == {"a", "b"}
     assert not first.starts
-    leaving = view(pair, replace(a, on=None), replace(b, leaving=True), small, boundary=False)
+    leaving = view(pair, gone(a), replace(b, leaving=True), small, boundary=False)
     second = decided(leaving)
     assert not second.starts, "one V100 is free, and the pair needs two"
-    third = decided(view(pair, replace(a, on=None), replace(b, on=None), small, boundary=False))
+    third = decided(view(pair, gone(a), gone(b), small, boundary=False))
     assert [(s.job_id, s.gpu) for s in third.starts] == [("pair", "V100")]
 
 

@@ -28,6 +28,7 @@ class Shared:
 
     root: Path
     spec: JobSpec = SPEC
+    queued: bool = False
 
     @property
     def folder(self) -> Path:
@@ -55,6 +56,7 @@ class Shared:
                 journal_id=journal.journal_id,
                 market_origin_s=0.0,
                 market_scale=1.0,
+                queued=self.queued,
             )
             journal.append(JOB, 1.0, f"cli-{name}", event, mirror=store)
 
