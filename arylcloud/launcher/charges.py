@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from arylcloud.core.events import Charged
 from arylcloud.core.stores import cloud_of
+from arylcloud.launcher.housekeeping import kept_until
 from arylcloud.launcher.state import Epoch, JobState, Lease
 from arylcloud.planner.upkeep import HOURS_PER_MONTH, Assumptions, data_usd_per_gb
 from arylcloud.pricing.tariffs import Tariffs
@@ -86,8 +87,8 @@ class Charges:
         return owed
 
     def storage(self, state: JobState, now_s: float) -> Owed:
-        """GB-months so far, ``gb`` the present size: a disk from a machine's launch to its end; the newest
-        checkpoints, as many as are kept, from the first one on."""
+        """GB-months so far: a disk from a machine's launch to its end; each checkpoint from when it was saved
+        for as long as it is kept (``gb``: of those that are)."""
         as_of_s = state.market_clock.market_s(now_s)
         owed = Owed()
         disk_gb = state.spec.resources.disk_gb or self.disk_gb
@@ -101,11 +102,14 @@ class Charges:
         if cloud is None or not state.checkpoints:
             return owed
         usd = self.tariffs.storage(cloud).usd
-        kept = state.checkpoints[-max(1, state.spec.checkpoint.keep) :]
-        first_s = min(c.saved_at_s for c in state.checkpoints)
-        hours = max(0.0, as_of_s - state.market_clock.market_s(first_s)) / 3600
-        gb = sum(c.total_bytes for c in kept) / 1e9
-        return owed.plus(None if usd is None else usd * hours / HOURS_PER_MONTH, gb)
+        gb = gb_hours = 0.0
+        for saved, until_s in kept_until(state, now_s):
+            from_s, to_s = (state.market_clock.market_s(s) for s in (saved.saved_at_s, until_s))
+            gb_hours += saved.total_bytes / 1e9 * max(0.0, to_s - from_s) / 3600
+            gb += saved.total_bytes / 1e9 if until_s >= now_s else 0.0
+        if usd is None:
+            return owed
+        return Owed(usd=owed.usd + usd * gb_hours / HOURS_PER_MONTH, gb=owed.gb + gb)
 
 
 def store_place(uri: str) -> str | None:

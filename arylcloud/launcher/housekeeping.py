@@ -4,15 +4,52 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from arylcloud.checkpoint.retention import one_per, prune
 from arylcloud.core.errors import StoreError
+from arylcloud.core.events import CheckpointCommitted
 from arylcloud.core.ports import ObjectStore
 from arylcloud.launcher.state import JobState
 
 log = logging.getLogger(__name__)
 KEEP_AT_LEAST = 2
 """The newest one may turn out to be damaged: the one before it must still be there."""
+
+PINNED_EPOCHS = 3
+"""What so many of the newest epochs resumed from stays."""
+
+
+def kept_until(state: JobState, now_s: float) -> tuple[tuple[CheckpointCommitted, float], ...]:
+    """Every checkpoint that can be restored, and until when it stood in the store (wall seconds; ``now_s``:
+    it still does), as :class:`Housekeeper` goes about it: its pauses count for nothing."""
+    sound = _sound(state)
+    keep, good = _newest_kept(state), _for_good(state)
+    pinned_s: dict[str, float] = {}
+    for epoch, let_go in zip_longest(state.epochs, state.epochs[PINNED_EPOCHS:]):
+        if epoch.resume_from is not None:
+            pinned_s[epoch.resume_from] = now_s if let_go is None else let_go.opened_at_s
+    found = []
+    for saved, pushed_out in zip_longest(sound, sound[keep:]):
+        until_s = now_s if pushed_out is None or saved.manifest in good else pushed_out.saved_at_s
+        found.append((saved, min(now_s, max(until_s, pinned_s.get(saved.manifest, until_s)))))
+    return tuple(found)
+
+
+def _newest_kept(state: JobState) -> int:
+    return max(KEEP_AT_LEAST, state.spec.checkpoint.keep)
+
+
+def _for_good(state: JobState) -> frozenset[str]:
+    """Of those that were accepted: a stray machine's are none of the job's."""
+    every = state.spec.checkpoint.keep_every_steps
+    if every is None:
+        return frozenset()
+    return one_per(every, [(c.manifest, c.step) for c in _sound(state)])
+
+
+def _sound(state: JobState) -> list[CheckpointCommitted]:
+    return [c for c in state.checkpoints if c.manifest not in state.rejected]
 
 
 @dataclass(slots=True)
@@ -30,18 +67,14 @@ class Housekeeper:
         if now_s - self._last_s < self.every_s or len(state.checkpoints) == self._seen:
             return
         self._last_s = now_s
-        pins = {epoch.resume_from for epoch in state.epochs[-3:] if epoch.resume_from is not None}
+        pins = {e.resume_from for e in state.epochs[-PINNED_EPOCHS:] if e.resume_from is not None}
         if state.lineage is not None:
             pins.add(state.lineage.manifest)
-        if (every := state.spec.checkpoint.keep_every_steps) is not None:
-            # of those that were accepted: a stray machine's are none of the job's
-            pins |= one_per(
-                every, [(c.manifest, c.step) for c in state.checkpoints if c.manifest not in state.rejected]
-            )
+        pins |= _for_good(state)
         try:
             gone = prune(
                 self.store,
-                keep=max(KEEP_AT_LEAST, state.spec.checkpoint.keep),
+                keep=_newest_kept(state),
                 pins=pins,
                 rejected=state.rejected,
             )

@@ -14,7 +14,7 @@ from arylcloud.launcher import actions as act
 from arylcloud.launcher.charges import Charges, store_place
 from arylcloud.launcher.limits import RESERVE_SHARE, reserve_usd
 from arylcloud.launcher.spent import spent_for_limits_usd, spent_usd
-from arylcloud.launcher.state import JobState
+from arylcloud.launcher.state import Epoch, JobState
 from arylcloud.pricing.tariffs import load_tariffs
 from tests.support.harness import Harness, spec
 
@@ -104,6 +104,36 @@ def test_disks_and_kept_checkpoints_are_charged_by_the_cent_and_once(tmp_path: P
     assert spent_for_limits_usd(h.state, h.clock.at_s) == pytest.approx(
         sum(c.usd for c in charges) + (h.clock.at_s - lease.launched_s) / 3600.0, abs=0.01
     )
+
+
+def test_checkpoints_are_charged_for_as_long_as_they_are_kept(tmp_path: Path) -> None:
+    """One an hour: each until two newer ones are there; for good, where its step or an epoch holds it."""
+    tariffs = load_tariffs()
+    per_month = tariffs.storage("aws").usd
+    assert per_month is not None
+    state = Harness(tmp_path, spec=spec(checkpoint=CheckpointSpec(keep=2, keep_every_steps=100))).state
+    saved = tuple(
+        ev.CheckpointCommitted(
+            manifest=f"m{i}", epoch=1, step=50 * i, saved_at_s=3600.0 * i, total_bytes=1_000_000_000_000
+        )
+        for i in range(1, 6)
+    )
+    state = replace(state, prefix_uri="s3://arylcloud-123456789012-us-east-1/jobs/x", checkpoints=saved)
+    owed = Charges(tariffs=tariffs).storage(state, 11 * 3600.0)
+    hours = {50: 2.0, 100: 9.0, 150: 2.0, 200: 7.0, 250: 6.0}
+    assert owed.gb == pytest.approx(3000.0), "of steps 100, 200 and 250"
+    assert owed.usd == pytest.approx(1000.0 * per_month / 730.0 * sum(hours.values()))
+    epoch = Epoch(
+        number=2, attempt=2, members=(), resume_from="m3", resume_step=150, opened_at_s=0.0, reason=""
+    )
+    held = replace(state, epochs=(epoch,))
+    more = Charges(tariffs=tariffs).storage(held, 11 * 3600.0)
+    assert more.gb == pytest.approx(4000.0)
+    assert more.usd == pytest.approx(1000.0 * per_month / 730.0 * (sum(hours.values()) + 6.0))
+    later = (replace(epoch, number=number, resume_from=None, opened_at_s=8 * 3600.0) for number in (3, 4, 5))
+    let_go = Charges(tariffs=tariffs).storage(replace(state, epochs=(epoch, *later)), 11 * 3600.0)
+    assert let_go.gb == pytest.approx(3000.0)
+    assert let_go.usd == pytest.approx(1000.0 * per_month / 730.0 * (sum(hours.values()) + 3.0))
 
 
 def test_what_crosses_a_border_is_charged_and_counts(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,7 @@ from support.scenarios import finish
 from arylcloud.core import events as ev
 from arylcloud.core.job import JobSpec
 from arylcloud.core.phases import JobPhase, LeasePhase
-from arylcloud.launcher.actions import MoveAdvice, Scaling
+from arylcloud.launcher.actions import MoveAdvice, Scaling, Timing
 from arylcloud.launcher.baselines import baselines
 from arylcloud.launcher.ledger import build_report
 from arylcloud.launcher.reconcile.sizes import gain
@@ -26,10 +27,10 @@ def elastic(least: int = 1, most: int = 3, **changes: object) -> JobSpec:
     return replace(spec(most, on_node_loss="shrink"), nodes_min=least, **changes)  # type: ignore[arg-type,no-any-return]
 
 
-def running(folder: Path, job: JobSpec | None = None, steps: int = 100_000) -> Harness:
+def running(folder: Path, job: JobSpec | None = None, timing: Timing = TIMING) -> Harness:
     """All machines train, and one checkpoint is committed."""
-    h = Harness(folder, spec=job or elastic())
-    h.agents.total_steps = steps
+    h = Harness(folder, spec=job or elastic(), timing=timing)
+    h.agents.total_steps = 100_000
     h.agents.collective = True
     h.until(RUNNING)
     h.tick(13)
@@ -157,6 +158,34 @@ def test_what_else_may_be_wished_for(tmp_path: Path, rule: str) -> None:
     to_the_end(h)
 
 
+def test_a_restart_is_of_the_whole_gang_even_for_the_last_minutes(tmp_path: Path) -> None:
+    """Nobody goes on with fewer, so what it is worth is no reason to wait."""
+    h = running(tmp_path, elastic(2, 3, on_node_loss="restart"))
+    first = world(h)
+    h.scaling = Scaling(offer_key=HERE, best=3, loss={2: 1.1, 3: 1.0}, handover=0.01, boot=0.5)
+    h.world.interrupt(first[2])
+    wait_for_size(h, 3, beyond=1)
+    assert not set(first) & set(world(h))
+    to_the_end(h)
+
+
+def test_a_restart_goes_elsewhere_where_its_offer_is_barred(tmp_path: Path) -> None:
+    h = Harness(
+        tmp_path,
+        spec=elastic(on_node_loss="restart"),
+        timing=replace(TIMING, capacity_bar_market_s=3600.0),
+    )
+    h.agents.total_steps = 100_000
+    h.world.room = {HERE: 2}
+    wait_for_size(h, 2)
+    h.tick(20)
+    assert len(world(h)) == 2, "before a loss, it goes on without the third"
+    h.world.interrupt(world(h)[1])
+    wait_for_size(h, 3, beyond=1)
+    assert {m.spec.offer.key for m in h.running}.isdisjoint({HERE})
+    to_the_end(h)
+
+
 def test_replace_goes_on_smaller_where_there_is_none(tmp_path: Path) -> None:
     h = running(tmp_path, elastic(on_node_loss="replace"))
     h.world.full = {HERE}
@@ -210,6 +239,41 @@ def test_one_that_never_comes_up_ends_no_job_that_runs(tmp_path: Path) -> None:
     assert h.state.phase is RUNNING
     h.agents.duds = 0
     to_the_end(h)
+
+
+@pytest.mark.parametrize("loss", ["silence", "notice", "interrupt"])
+def test_what_never_came_up_while_it_trained_is_not_held_against_it(tmp_path: Path, loss: str) -> None:
+    h = running(tmp_path, elastic(1, 2), timing=replace(TIMING, capacity_bar_market_s=0.1, grow_every_s=1.0))
+    h.agents.duds = 99
+    h.world.interrupt(world(h)[1])
+    for _ in range(300):
+        bad = [x for x in h.state.leases.values() if x.ending_code == "boot_timeout"]
+        if len(bad) > 5:
+            break
+        h.tick()
+    assert len(bad) > 5
+    assert h.state.phase is RUNNING
+    h.agents.duds = 0
+    (only,) = world(h)
+    if loss == "silence":
+        h.agents.silence(only, TIMING.silent_s + 6.0)
+    elif loss == "notice":
+        h.world.notice(only, 10.0)
+    else:
+        h.world.interrupt(only)
+    h.tick(30)
+    assert h.state.phase is not JobPhase.FAILED, h.state.phase_text
+    wait_for_size(h, 2, within=90, beyond=1)
+    to_the_end(h)
+
+
+def test_what_never_comes_up_once_it_has_stopped_still_ends_it(tmp_path: Path) -> None:
+    h = running(tmp_path, elastic(2, 3), timing=replace(TIMING, capacity_bar_market_s=0.1))
+    h.agents.duds = 99
+    h.world.interrupt(world(h)[1])
+    h.world.interrupt(world(h)[2])
+    h.until(JobPhase.FAILED, within=400)
+    assert h.state.phase_code == "bad_starts"
 
 
 def test_scale_down_and_up(tmp_path: Path) -> None:
@@ -270,6 +334,16 @@ def test_the_planners_size_is_followed_where_it_pays(tmp_path: Path) -> None:
     h.request("scale", nodes="auto")
     h.tick(2)
     assert not h.state.size_pinned
+    to_the_end(h)
+
+
+def test_a_size_that_misses_a_limit_is_left_and_said_to_be(tmp_path: Path) -> None:
+    h = running(tmp_path)
+    h.scaling = Scaling(offer_key=HERE, best=2, loss={2: 9.0, 3: math.inf}, handover=2.0)
+    wait_for_size(h, 2)
+    (chosen,) = h.of(ev.SizeChosen)
+    assert isinstance(chosen, ev.SizeChosen)
+    assert chosen.why == "no plan for 3 machines meets the job's limits (p90)"
     to_the_end(h)
 
 
@@ -388,6 +462,35 @@ def test_a_failure_while_a_machine_was_cut_off_is_no_failure(tmp_path: Path, lea
     assert h.state.epoch.resume_step >= 10
     assert "cut off" in h.state.epoch.reason
     assert all(x.phase is LeasePhase.READY for x in h.state.open_leases)
+    to_the_end(h)
+
+
+@pytest.mark.parametrize("boot_s", [15.0, 1.0])
+def test_such_a_failure_during_a_move_is_no_end_of_it(tmp_path: Path, boot_s: float) -> None:
+    """The old machines start again, or the new ones take over if they are there; none is ended in vain."""
+    h = running(tmp_path, spec(2))
+    first = world(h)
+    h.agents.boot_s = boot_s
+    h.agents.silence(first[1], 5.0)
+    h.tick(2)
+    h.request("migrate", to="aws/eu-west-1")
+    h.tick()
+    h.agents.exit_code = 1
+    h.tick()
+    h.agents.exit_code = None
+    for _ in range(60):
+        h.tick()
+        h.check()
+        if h.state.migrations_done or h.state.phase.ended:
+            break
+    (ended,) = h.of(ev.MigrationEnded)
+    assert isinstance(ended, ev.MigrationEnded)
+    assert ended.done
+    assert "→" in ended.text
+    assert not set(world(h)) & set(first)
+    assert h.world.creates == 4, "nothing was brought up in vain"
+    wait_for_size(h, 2, beyond=1)
+    assert {m.spec.offer.region for m in h.running} == {"eu-west-1"}
     to_the_end(h)
 
 

@@ -91,6 +91,8 @@ def _given_up(d: Draft) -> Cause | None:
     for lease in _current(d.state):
         alone = lease.phase is LeasePhase.RELEASED and lease.cause == EndCause.SELF
         if lease.ending_code in BAD_STARTS or (alone and lease.lease_id not in trained):
+            if _beside_work(d, lease):
+                continue
             row += 1
             if row >= MAX_BAD_STARTS and not _enough_work(d):
                 last = lease.ending_code or "it ended itself"
@@ -101,12 +103,24 @@ def _given_up(d: Draft) -> Cause | None:
 
 
 def _enough_work(d: Draft) -> bool:
-    """An elastic job that trains is not ended because no more machines come up for it."""
+    """An elastic job that works is not ended because no more machines come up for it."""
     epoch = d.member_epoch
     if epoch is None or not d.elastic:
         return False
-    ready = [x for x in d.members(epoch) if x.phase is LeasePhase.READY]
-    return len(ready) >= d.state.spec.nodes_min
+    here = [x for x in d.members(epoch) if x.phase in HEARD]
+    return len(here) >= d.state.spec.nodes_min
+
+
+def _beside_work(d: Draft, bad: Lease) -> bool:
+    """Whether a machine that never got to work was one more, given up while a gang without it trained: of a
+    growth or a move. What comes of the gang later has nothing to do with it."""
+    opened = [e for e in d.state.epochs if e.opened_at_s <= bad.since_s]
+    if not opened or opened[-1].drain or _was_member(d.state, bad):
+        return False
+    least = d.state.spec.nodes_min
+    trained = [t for t in d.state.trainings if t.epoch == opened[-1].number]
+    there = [x for x in d.members(opened[-1]) if x.ended_at_s is None or x.ended_at_s > bad.since_s]
+    return len(trained) >= least and len(there) >= least
 
 
 def _current(state: JobState) -> list[Lease]:

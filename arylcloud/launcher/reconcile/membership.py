@@ -116,6 +116,16 @@ def survives(d: Draft, epoch: Epoch) -> bool:
     return len(well) >= d.state.spec.nodes_min
 
 
+def begins_anew(d: Draft, kept: Iterable[Lease]) -> bool:
+    """``on_node_loss: restart``, a member is gone, and others of that epoch are left: they go on with nobody
+    missing, or not at all."""
+    epoch = d.member_epoch
+    if epoch is None or d.state.spec.on_node_loss != "restart":
+        return False
+    left, members = list(kept), d.members(epoch)
+    return any(x not in left for x in members) and any(x in members for x in left)
+
+
 def _worth_waiting(d: Draft, kept: Iterable[Lease], able: list[Lease]) -> bool:
     """Whether machines on their way are waited for, though enough stand ready."""
     mine = {x.lease_id for x in able}

@@ -113,8 +113,8 @@ def _go_on(d: Draft, epoch: Epoch) -> None:
         d.note(ev.MigrationEnded(done=False, text=f"the new machine is not to be had: {_fate(d)}"))
         return
     if not intact(d, epoch) and not (d.draining and _whole(d, epoch)):
-        if survives(d, epoch):
-            return  # the others go on, and move later
+        if _whole(d, epoch) or survives(d, epoch):
+            return  # they start again, or the others go on; and move then, or later
         text = "the old machine is lost or has notice; the new one takes over"
         d.note(ev.MigrationEnded(done=True, text=text))
         return
@@ -155,7 +155,7 @@ def _double_usd(d: Draft, targets: Iterable[Lease]) -> float | None:
 
 
 def _whole(d: Draft, epoch: Epoch) -> bool:
-    """While it drains for the move, the old gang is whole as long as none of it is lost."""
+    """None of the old gang is lost: it drains for the move, or starts again where it is."""
     return all(lease.phase in (LeasePhase.READY, LeasePhase.SUSPECT) for lease in d.members(epoch))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from arylcloud.core import events as ev
 from arylcloud.core.offer import Offer
 from arylcloud.launcher.actions import Scaling
@@ -92,6 +94,8 @@ def _advise(d: Draft) -> None:
     worth = gain(scaling, d.size, best, boots=max(0, best - d.size))
     if worth is not None and worth > 0:
         why = f"worth ${worth:,.2f} over the work that is left, hand-over included"
+        if math.isinf(worth):
+            why = f"no plan for {d.size} machines meets the job's limits (p90)"
         d.note(ev.SizeChosen(nodes=best, code="plan", why=why), cause_id="advice")
 
 

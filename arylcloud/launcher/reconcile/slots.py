@@ -9,6 +9,7 @@ from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s, reserve_us
 from arylcloud.launcher.offers import acceptable, barred, why_none
 from arylcloud.launcher.reconcile import sizes
 from arylcloud.launcher.reconcile.draft import Draft
+from arylcloud.launcher.reconcile.membership import begins_anew
 from arylcloud.launcher.refusals import summary, utc
 from arylcloud.launcher.state import Lease
 
@@ -71,8 +72,8 @@ def _purpose(d: Draft, index: int) -> ev.Purpose:
 
 def _may_grow(d: Draft, count: int) -> bool:
     """Where enough machines are there, one more has to be worth its boot and the others' hand-over; and
-    none is asked for while all move elsewhere."""
-    if count < d.state.spec.nodes_min:
+    none is asked for while all move elsewhere. (Of survivors that wait for all to begin anew, it is.)"""
+    if count < d.state.spec.nodes_min or begins_anew(d, d.holders().values()):
         return True
     if d.state.migration is not None:
         return False
@@ -94,10 +95,6 @@ def lease_until_s(d: Draft, offer: Offer) -> float:
         reserve_usd=reserve_usd(d.state, rate),
     )
     return until_s if left_s is None else min(until_s, d.now_s + left_s)
-
-
-def replaces_all(d: Draft) -> bool:
-    return d.state.spec.on_node_loss == "restart"
 
 
 def _may_replace(d: Draft) -> bool:
@@ -131,11 +128,11 @@ def _kin(d: Draft, holders: dict[int, Lease]) -> Offer | None:
     epoch = d.member_epoch
     survivors = list(holders.values())
     offer = survivors[0].offer
-    lost_member = epoch is not None and any(m not in survivors for m in d.members(epoch))
     regroup = barred(offer, d.state.bars, d.now_market_s) is not None
-    if regroup and d.elastic and len(survivors) >= d.state.spec.nodes_min:
+    enough = d.elastic and len(survivors) >= d.state.spec.nodes_min
+    if regroup and enough and not begins_anew(d, survivors):
         return None  # they go on without it, and it is tried again when the bar ends
-    if not regroup and not (replaces_all(d) and lost_member and _all_members(d, survivors)):
+    if not regroup and not (begins_anew(d, survivors) and _all_members(d, survivors)):
         return next((o for o in d.desired.ranking if o.key == offer.key), offer)  # its price of today
     choice = _choice(d)
     busy = d.at_work(epoch) if epoch else ()
