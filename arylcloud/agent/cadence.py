@@ -35,6 +35,7 @@ class Advisor:
     def __init__(self, file: Path, *, log: Callable[[str], None]) -> None:
         self._file = file
         self._log = log
+        self._said = ""
         self.interval_s: float | None = None
         """What the training is told at present."""
 
@@ -42,6 +43,11 @@ class Advisor:
         found_s, told_s = interval_s(epoch, save_s=save_s, upload_s=upload_s), self.interval_s
         if found_s is not None and told_s is not None and abs(found_s - told_s) <= LEAST_CHANGE * told_s:
             return
-        if found_s != told_s:
-            self.interval_s = found_s
-            words.leave(self._file, {"checkpoint_interval_s": found_s}, log=self._log)
+        if found_s != told_s and words.leave(self._file, {"checkpoint_interval_s": found_s}, log=self._once):
+            self.interval_s, self._said = found_s, ""
+
+    def _once(self, text: str) -> None:
+        """It is tried again at every turn, and said when it is new."""
+        if text != self._said:
+            self._log(text)
+        self._said = text

@@ -24,6 +24,9 @@ SILENT_S = 10.0
 """A rank whose heartbeat has stood still for so long will send no part."""
 LOOK_S = 1.0
 """Between two looks at heartbeats."""
+LATE_CALL_S = 5.0
+"""Between two looks for a call, where this rank has only steps before one that it has answered: it comes only
+if that one was given up. (A look at what is not there yet is a list in some buckets, and paid for.)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,9 +184,17 @@ class Contributor:
     number: int = 0
     wanted: int | None = None
     """The step that was called for last, while it is unanswered."""
+    heard_s: float = float("-inf")
+    """When (monotonic) calls were looked for last."""
 
-    def hear(self) -> None:
+    def due(self, newest: int, now_s: float) -> bool:
+        """Is it time to look for calls, where ``newest`` is the newest unanswered step that this rank has?"""
+        late = newest < max(self.answered, default=-1)
+        return not late or now_s - self.heard_s >= LATE_CALL_S
+
+    def hear(self, now_s: float) -> None:
         """Read the calls up to the newest. Raises StoreError."""
+        self.heard_s = now_s
         while (found := called(self.store, self.gang, self.number)) is not None:
             self.number, self.wanted = self.number + 1, found.step
         if self.wanted in self.answered:

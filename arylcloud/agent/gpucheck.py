@@ -6,8 +6,12 @@ matrix product would tell more; it needs the job's own libraries.) A machine tha
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 import subprocess
+import threading
 from dataclasses import dataclass
 from typing import Final
 
@@ -84,8 +88,10 @@ def _sound(wanted: Wanted) -> None:
     """Memory and its errors. What this driver does not know, or tells in another form, is not judged."""
     try:
         told = _run(TOOL, f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits")
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return
+    except subprocess.TimeoutExpired:
+        raise _bad(f"{TOOL} has not answered for {CHECK_S:.0f} s") from None
     if told.returncode != 0:
         return
     spec = BY_NAME.get(wanted.gpu or "")
@@ -117,9 +123,28 @@ def _kernel_log() -> None:
 
 
 def _run(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv, capture_output=True, text=True, errors="replace", timeout=CHECK_S, check=False
+    """Raises OSError; TimeoutExpired after CHECK_S, also if the process cannot be killed: one that waits in
+    the kernel for a GPU that has gone does not end, and nobody waits for it."""
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
     )
+    try:
+        out, err = process.communicate(timeout=CHECK_S)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        threading.Thread(target=process.wait, name="gpucheck-wait", daemon=True).start()  # no zombie, if ever
+        raise
+    return subprocess.CompletedProcess(argv, process.returncode, out, err)
 
 
 def _bad(text: str) -> IntegrityError:

@@ -119,7 +119,7 @@ class Restorer(threading.Thread):
             except StoreError as error:
                 no_space += isinstance(error, LocalStateError)
                 if no_space >= NO_SPACE_TRIES:
-                    problem = f"this machine cannot restore a checkpoint: {error.message}"
+                    problem = _this_machine(epoch, error.message)
                     self._log(problem)
                     return Outcome(epoch=epoch.number, problem=problem)
                 self._log(f"waiting to restore: {error.message}")
@@ -131,7 +131,7 @@ class Restorer(threading.Thread):
                 self._log(problem)
                 return Outcome(epoch=epoch.number, problem=problem)
             except Exception as error:  # noqa: BLE001 - a full disk, a bug: another machine may do
-                problem = f"this machine cannot restore a checkpoint: {one_line(error)}"
+                problem = _this_machine(epoch, one_line(error))
                 self._log(problem)
                 return Outcome(epoch=epoch.number, problem=problem)
         return Outcome(epoch=epoch.number, problem="overtaken by a newer epoch")
@@ -140,7 +140,11 @@ class Restorer(threading.Thread):
         manifest: Manifest | None = None
         if epoch.resume_from is not None:
             manifest = read_manifest(self._store, epoch.resume_from, job_id=self._job_id)
-            restore(self._store, manifest, self._checkpoints, near=self._nearest())
+            try:
+                restore(self._store, manifest, self._checkpoints, near=self._nearest())
+            except LocalStateError:
+                self._make_room(manifest.directory)
+                raise
             self._log(f"resuming from {manifest.key} (step {manifest.step})")
         removed = keep_only(self._checkpoints, manifest.directory if manifest is not None else None)
         if removed:
@@ -148,6 +152,12 @@ class Restorer(threading.Thread):
         self._sync.resume(manifest)
         with self._lock:
             self._prefetched, self._seen = None, ""
+
+    def _make_room(self, directory: str) -> None:
+        """For the next try: what was brought near, and checkpoints that this epoch does not resume from."""
+        self._near = None
+        shutil.rmtree(self._cache, ignore_errors=True)
+        keep_only(self._checkpoints, directory)
 
     def _prefetch(self) -> None:
         keys = list_manifests(self._store, after=self._seen)
@@ -190,3 +200,10 @@ class Restorer(threading.Thread):
             return None
         near, verified_s = self._near
         return near if time.monotonic() - verified_s < TRUST_S else replace(near, trusted=False)
+
+
+def _this_machine(epoch: EpochDoc, why: str) -> str:
+    """Never with the checkpoint's name: the launcher would give it up, and every other one after it."""
+    if epoch.resume_from:
+        why = why.replace(epoch.resume_from, "the checkpoint")
+    return f"this machine cannot restore a checkpoint: {why}"

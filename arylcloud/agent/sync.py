@@ -280,7 +280,10 @@ class CheckpointSync(threading.Thread):
             fresh = {step: saved for step, saved in fresh.items() if step > known}
             if not fresh:
                 return False
-        contributor.hear()
+        now_s = self._clock.monotonic_s()
+        if final is None and contributor.wanted is None and not contributor.due(max(fresh), now_s):
+            return True
+        contributor.hear(now_s)
         newest, wanted = max(fresh), contributor.wanted
         if final is not None:
             chosen = newest

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 
-def leave(file: Path, document: Mapping[str, object], *, log: Callable[[str], None]) -> None:
-    """A disk that does not take it is logged: the training goes on without."""
+def leave(file: Path, document: Mapping[str, object], *, log: Callable[[str], None]) -> bool:
+    """Whether it is there. A disk that does not take it is logged: the training goes on without."""
     try:
         partial = file.with_suffix(".part")
         partial.write_text(json.dumps(document))
         partial.replace(file)
     except OSError as error:
         log(f"{file.name} cannot be written for the training: {error}")
+        return False
+    return True

@@ -65,7 +65,6 @@ def restore(
             shutil.rmtree(stale)
         if holds(final, manifest):
             return final
-        _room(target, manifest)
         temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=target))
         try:
             _fill(temporary, store, manifest, near, threads, progress, final)
@@ -79,13 +78,14 @@ def restore(
     return final
 
 
-def _room(target: Path, manifest: Manifest) -> None:
-    """A manifest may name one chunk a million times: it is not to fill the disk before that is noticed."""
+def _room(target: Path, needed: int) -> None:
+    """A manifest may name one chunk a million times: it is not to fill the disk before that is noticed. The
+    checkpoint is not named: it is not at fault, and whoever hears its name gives it up."""
     free = shutil.disk_usage(target).free
-    if manifest.total_bytes > free:
-        sizes = f"{manifest.total_bytes / 1e9:.1f} GB in {target}, {free / 1e9:.1f} are free"
+    if needed > free:
+        sizes = f"{needed / 1e9:.1f} GB in {target}, {free / 1e9:.1f} are free"
         raise LocalStoreError(
-            f"{manifest.key} needs {sizes}",
+            f"what is to be restored needs {sizes}",
             hint="ask for a larger disk: resources: {disk_size: …}",
         )
 
@@ -138,6 +138,7 @@ def _fill(
     root = temporary / "new"
     root.mkdir()
     pieces: list[_Piece] = []
+    needed = manifest.total_bytes
     known = {} if near is None else {file.path: file for file in near.manifest.files}
     for file in manifest.files:
         path, local = root / file.path, present / file.path
@@ -149,8 +150,10 @@ def _fill(
             # the folder is new and ours: O_EXCL | O_NOFOLLOW hold that nothing in it leads elsewhere
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             os.close(handle)
-        elif near is not None and near.trusted:
-            continue
+        else:
+            needed -= file.size
+            if near is not None and near.trusted:
+                continue
         here = local if _size(local) == file.size else None
         had = _offsets(other)
         offset = 0
@@ -160,6 +163,7 @@ def _fill(
                 _Piece(path, offset, chunk, linked=linked, near=None if linked else nearby, present=here)
             )
             offset += chunk.size
+    _room(temporary.parent, needed)
 
     def write(piece: _Piece) -> None:
         if not (piece.linked and _local(piece.path, piece.offset, piece.chunk) is not None):

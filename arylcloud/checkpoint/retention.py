@@ -6,7 +6,9 @@ Why a chunk that somebody needs is never deleted, although agents commit while t
 2. a chunk younger than ``grace_s``, or than the newest manifest, is kept: it may belong to an upload whose
    manifest is still to come, and the upload after a commit begins after it, however long it takes;
 3. an uploader skips a chunk only if it stands in the manifest that it committed last or restored
-   (both kept: the newest, and a pin) and otherwise writes it again, which makes it young;
+   (both kept: the newest, and a pin), or if it has written it itself since, at most ``grace_s / 2`` ago, for
+   an upload that failed (and if by the end it is older than that, and than a manifest, writes it again);
+   otherwise it writes it again, which makes it young;
 4. before it commits, an uploader looks once more for every chunk that it names, and writes again what is
    not there; after such a one, and after an *old* chunk that it has rewritten, it waits ``SETTLE_S`` and
    looks again; and here, each batch is decided afresh at most ``SETTLE_S / 2`` before it is

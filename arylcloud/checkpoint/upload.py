@@ -1,10 +1,11 @@
 """From a finished checkpoint folder to a committed manifest: chunks first, in parallel, manifest last.
 
 Unchanged chunks travel once. A chunk is skipped only if somebody vouches for it: this uploader has
-written it itself, or it belongs to the manifest that this machine restored (and so has read and
-verified); and only if the store still lists it with the right size. Any other chunk is written, over
-what may lie there: the same bytes again if it was sound, a repair if it had been damaged at rest.
-That is also what makes pruning safe (``retention.py``, rules 3 and 4).
+written it itself, for its last commit or, a short while ago, for an upload that failed since; or it belongs
+to the manifest that this machine restored (and so has read and verified); and only if the store still lists
+it with the right size. Any other chunk is written, over what may lie there: the same bytes again if it was
+sound, a repair if it had been damaged at rest. That is also what makes pruning safe (``retention.py``, rules
+3 and 4).
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from arylcloud.checkpoint.chunks import CHUNK_BYTES, SourceFile, changed, read_span, scan, sha256, spans
-from arylcloud.checkpoint.manifest import manifest_bytes, seal, storable_folder
+from arylcloud.checkpoint.manifest import listed_manifests, manifest_bytes, seal, storable_folder
 from arylcloud.checkpoint.retention import GRACE_S, SETTLE_S
 from arylcloud.checkpoint.store import map_error
+from arylcloud.checkpoint.storetime import store_now_s
 from arylcloud.core.clock import Clock
 from arylcloud.core.errors import ConflictError, UsageError
 from arylcloud.core.ports import ObjectInfo, ObjectStore
@@ -45,6 +47,11 @@ class Uploader:
         self._chunk_bytes = chunk_bytes
         self._grace_s = grace_s
         self._vouched: dict[str, int] = {}
+        self._sent: dict[str, int] = {}
+        """Sizes of chunks that uploads since the last commit have written where there was none, by digest."""
+        self._doubtful: set[str] = set()
+        """Chunks that failed uploads have written over others: those may have been old, and a pruner at work
+        may have them on its list."""
         self.uploaded_bytes = 0
         """Of chunks, over this uploader's life: what the network has seen."""
         if base is not None:
@@ -53,6 +60,7 @@ class Uploader:
     def vouch(self, manifest: Manifest) -> None:
         """Its chunks have been read and verified here: they need not be written again."""
         self._vouched = {c.sha256: c.size for file in manifest.files for c in file.chunks}
+        self._sent.clear()
 
     def commit(
         self,
@@ -156,7 +164,9 @@ class Uploader:
     ) -> tuple[FileEntry, ...]:
         listed = self._listed()
         present = {d for d, size in self._vouched.items() if d in listed and listed[d].size == size}
-        work = _Work(self._store, present, progress)
+        begun = {d for d, size in self._sent.items() if d in listed and listed[d].size == size} - present
+        begun -= self._old(begun, listed)
+        work = _Work(self._store, present | begun, progress)
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="upload")
         try:
             pending = [
@@ -175,22 +185,47 @@ class Uploader:
         finally:
             pool.shutdown(cancel_futures=True)
             self.uploaded_bytes += work.uploaded_bytes
-        self._settle(work, listed, clock)
+            self._sent.update((d, size) for d, size in work.sent.items() if d not in listed)
+            doubtful, self._doubtful = self._doubtful, self._doubtful | (work.written & listed.keys())
+        self._settle(work, listed, begun, doubtful, clock)
+        self._doubtful -= work.sources.keys()
         return entries
+
+    def _old(self, digests: set[str], listed: dict[str, ObjectInfo]) -> set[str]:
+        """Those that a pruner may come to take before long, by the store's clock."""
+        if not digests:
+            return set()
+        before_s = store_now_s(self._store) - self._grace_s / 2
+        return {d for d in digests if d in listed and listed[d].modified_s < before_s}
 
     def _listed(self) -> dict[str, ObjectInfo]:
         return {info.key.rpartition("/")[2]: info for info in self._store.list(CHUNKS_PREFIX)}
 
-    def _settle(self, work: _Work, before: dict[str, ObjectInfo], clock: Clock) -> None:
+    def _settle(
+        self,
+        work: _Work,
+        before: dict[str, ObjectInfo],
+        begun: set[str],
+        doubtful: set[str],
+        clock: Clock,
+    ) -> None:
         """See that every chunk is there, once more, and write again what is not: a pruner with a wrong
         clock, or a person, may have taken it. Those, and chunks that were old when they were written
-        again, may be on the list of a pruner at work just now: see it end, and look again. Rare."""
+        again, may be on the list of a pruner at work just now: see it end, and look again. Rare.
+        So may those that an upload before this one had written (``begun``), if this one took long and
+        somebody has committed since: they are written once more."""
         listed = self._listed()
         gone = work.sources.keys() - listed.keys()
+        if aged := self._old(begun & work.sources.keys(), listed):
+            newest_s = max((m.modified_s for m in listed_manifests(self._store)), default=float("-inf"))
+            gone |= {d for d in aged if listed[d].modified_s <= newest_s}
         # ages by the store's own clock: what we have just written says what time it is there
         now_s = max((listed[d].modified_s for d in work.written & listed.keys()), default=0.0)
         old = {d for d in work.written & before.keys() if before[d].modified_s < now_s - self._grace_s / 2}
-        unsure = gone | old
+        unsure = gone | old | (doubtful & work.sources.keys())
+        self._doubtful |= unsure  # should this fail
+        for digest in unsure:
+            self._sent.pop(digest, None)
         while unsure:
             for digest in gone:
                 work.put(*work.sources[digest])
@@ -228,6 +263,8 @@ class _Work:
         self.uploaded_bytes = 0
         self.sources: dict[str, tuple[SourceFile, int, int]] = {}
         """By digest: where each chunk comes from."""
+        self.sent: dict[str, int] = {}
+        """Sizes of those that are in the store, by digest."""
         self.written: set[str] = set()
         """Digests of those that this upload wrote."""
 
@@ -252,6 +289,7 @@ class _Work:
         self._store.put(chunk_key(digest), data)
         with self._lock:
             self.uploaded_bytes += len(data)
+            self.sent[digest] = len(data)
 
 
 def _read(file: SourceFile, offset: int, length: int) -> tuple[str, bytes]:

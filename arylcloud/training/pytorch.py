@@ -16,27 +16,36 @@ import torch.distributed as dist  # type: ignore[import-not-found]
 from arylcloud.training.batches import Step, Steps
 
 
-def together(flag: bool, device: str | torch.device = "cpu") -> bool:
+def together(flag: bool, device: str | torch.device | None = None) -> bool:
     """Whether any process says so. Signals and notices reach processes at different steps; who stops, or
     saves, alone leaves the others waiting in their next collective. Call it in every process, at the same
-    step."""
+    step. ``device``: where the question travels; None = where the process group's backend can take it from
+    (NCCL: the current GPU, others: the CPU)."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return flag
+    if device is None:
+        nccl = dist.get_backend() == "nccl"
+        device = torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
     found = torch.tensor([int(flag)], device=device)
     dist.all_reduce(found, op=dist.ReduceOp.MAX)
     return bool(found.item())
 
 
 def sum_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Gradients of all processes, added up in place, in one message: the other half of ``Micro.weight``. A
-    process whose share is empty adds nothing. (Where DistributedDataParallel averages, use its weight.)"""
+    """Gradients of all processes, added up in place, in one message (per type and device): the other half of
+    ``Micro.weight``. A process whose share is empty adds nothing. (Where DistributedDataParallel averages,
+    use its weight.)"""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return
-    trained = [p for p in parameters if p.requires_grad]
-    flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in trained])
-    dist.all_reduce(flat)
-    for p, summed in zip(trained, flat.split([p.numel() for p in trained]), strict=True):
-        p.grad = summed.view_as(p).clone()
+    alike: dict[tuple[torch.dtype, torch.device], list[torch.nn.Parameter]] = {}
+    for p in parameters:  # in one order on all processes, and so the messages are
+        if p.requires_grad:
+            alike.setdefault((p.dtype, p.device), []).append(p)
+    for trained in alike.values():
+        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in trained])
+        dist.all_reduce(flat)
+        for p, summed in zip(trained, flat.split([p.numel() for p in trained]), strict=True):
+            p.grad = summed.view_as(p).clone()
 
 
 def batches(

@@ -77,3 +77,17 @@ def test_a_disk_that_does_not_take_it_ends_nothing(tmp_path: Path) -> None:
     said: list[str] = []
     Advisor(tmp_path / "gone" / "advice.json", log=said.append).advise(epoch(1.0), save_s=1.0, upload_s=None)
     assert "advice.json cannot be written" in said[0]
+
+
+def test_what_could_not_be_written_is_told_again(tmp_path: Path) -> None:
+    said: list[str] = []
+    file = tmp_path / "gone" / "advice.json"
+    advisor = Advisor(file, log=said.append)
+    for _ in range(3):
+        advisor.advise(epoch(1.0), save_s=1.0, upload_s=None)
+    assert advisor.interval_s is None
+    assert len(said) == 1
+    file.parent.mkdir()
+    advisor.advise(epoch(1.0), save_s=1.0, upload_s=None)
+    assert json.loads(file.read_text()) == {"checkpoint_interval_s": advisor.interval_s}
+    assert len(said) == 1

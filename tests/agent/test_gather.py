@@ -26,6 +26,8 @@ class Flaky(MemoryStore):
     """Some requests fail, as ``fails`` says; half of the failing writes have been done all the same."""
 
     fails: random.Random | None = None
+    looks = 0
+    """For calls."""
 
     def _maybe(self) -> None:
         if self.fails is not None and self.fails.random() < 0.1:
@@ -43,6 +45,7 @@ class Flaky(MemoryStore):
 
     def get(self, key: str) -> bytes | None:
         self._maybe()
+        self.looks += "/call-" in key
         return super().get(key)
 
 
@@ -216,6 +219,30 @@ def test_a_rank_without_that_step_says_so_and_a_later_one_is_taken(gang: Gang) -
         rank.save(20)
     gang.turn(3)
     assert [m.step for m in gang.manifests()] == [20]
+    gang.check()
+
+
+def test_a_rank_with_an_overtaken_step_alone_seldom_looks_for_a_call(tmp_path: Path) -> None:
+    gang = Gang(tmp_path, 2)
+    gang.ranks[1].save(10)
+    for rank in gang.ranks:
+        rank.save(20)
+    gang.turn(3)
+    assert [m.step for m in gang.manifests()] == [20]
+    before = gang.store.looks
+    gang.turn(100)  # 20 s
+    assert gang.store.looks - before <= 5
+
+
+def test_a_step_before_one_that_was_given_up_is_gone_back_to(gang: Gang) -> None:
+    for rank in gang.ranks:
+        rank.save(10)
+    gang.ranks[0].save(20)
+    gang.ranks[1].save(20)
+    gang.ranks[2].save(30)
+    gang.turn(40)
+    assert "rank 2: it has step-30, and that one no more" in " ".join(gang.ranks[0].said)
+    assert [m.step for m in gang.manifests()] == [10]
     gang.check()
 
 

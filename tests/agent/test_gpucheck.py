@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,27 @@ def test_what_is_bad_is_named(
 def test_a_driver_that_fails_is_quoted(tools: Path) -> None:
     tool(tools, "nvidia-smi", "echo 'Unable to determine the device handle' >&2; exit 15")
     assert "0 of 2 GPUs answer on this machine: Unable to determine" in problem(Wanted(count=2))
+
+
+@pytest.mark.parametrize("hangs", ["-L", "--query-gpu"])
+def test_a_driver_that_hangs_holds_nobody_up(
+    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hangs: str
+) -> None:
+    """Nor if it cannot be killed, as a process that waits in the kernel: the machine is bad, and says so."""
+    monkeypatch.setattr("arylcloud.agent.gpucheck.CHECK_S", 2.0)
+    for kill in ("subprocess.Popen.send_signal", "os.killpg"):
+        monkeypatch.setattr(kill, lambda *_: None)
+    driver(tools, "Tesla T4")
+    (tools / "nvidia-smi").rename(tools / "answers")
+    pid = tmp_path / "pid"
+    tool(
+        tools,
+        "nvidia-smi",
+        f'case $1 in {hangs}*) echo $$ > {pid}; exec sleep 25;; *) exec answers "$@";; esac',
+    )
+    said = problem(Wanted(count=1))
+    assert said == f"{BAD_HARDWARE}nvidia-smi has not answered for 2 s"
+    os.kill(int(pid.read_text()), signal.SIGKILL)  # it lives: nobody has waited for it
 
 
 @pytest.mark.parametrize("rows", [("[N/A], [N/A], [N/A], [N/A]",), ("a strange line",), ()])

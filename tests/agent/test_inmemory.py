@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from arylcloud.agent import inmemory
 from arylcloud.agent.config import from_environment
 from arylcloud.agent.inmemory import Held, folder_of
 
@@ -72,3 +74,56 @@ def test_an_agent_saves_there_and_leaves_nothing(job: Job) -> None:
     assert [m.step for m in job.manifests()] == [6]
     assert not (machine.home / "checkpoints").exists()
     assert not folder.exists()
+
+
+def test_a_folder_has_its_name_only_once_it_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another agent that starts, and looks for what was left behind, at any moment: before each lock."""
+    real, said, depth = inmemory._locked, list[str](), 0
+    others: list[Held] = []
+
+    def locked(folder: Path) -> int | None:
+        nonlocal depth
+        if depth == 0:
+            depth += 1
+            others.append(Held(tmp_path / f"arylcloud-other{len(others)}", log=said.append))
+            depth -= 1
+        return real(folder)
+
+    monkeypatch.setattr("arylcloud.agent.inmemory._locked", locked)
+    own = Held(tmp_path / "arylcloud-own", log=said.append)
+    assert said == []
+    assert (tmp_path / "arylcloud-own" / "lock").exists()
+    own.close()
+    for other in others:
+        other.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_dead_agent_of_this_lease_left_may_go_before_it_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another agent has just locked it, and removes it."""
+    real, said = inmemory._locked, list[str]()
+    folder = tmp_path / "arylcloud-own"
+    folder.mkdir()
+
+    def locked(which: Path) -> int | None:
+        lock = real(which)
+        monkeypatch.setattr("arylcloud.agent.inmemory._locked", real)
+        shutil.rmtree(folder)
+        return lock
+
+    monkeypatch.setattr("arylcloud.agent.inmemory._locked", locked)
+    own = Held(folder, log=said.append)
+    assert (folder / "lock").exists()
+    own.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_an_agent_that_lives_is_not_shared(tmp_path: Path) -> None:
+    own = Held(tmp_path / "arylcloud-own", log=pytest.fail)
+    with pytest.raises(BlockingIOError, match="of an agent that lives"):
+        Held(tmp_path / "arylcloud-own", log=pytest.fail)
+    own.close()

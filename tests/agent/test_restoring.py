@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.harness import Harness, spec
 
-from arylcloud.agent.restoring import Restorer
+from arylcloud.agent.restoring import NO_SPACE_TRIES, Restorer
 from arylcloud.agent.sync import CheckpointSync
 from arylcloud.checkpoint.memory import MemoryStore
+from arylcloud.checkpoint.store import LocalStoreError
 from arylcloud.checkpoint.upload import Uploader
+from arylcloud.core import events as ev
 from arylcloud.core.clock import SystemClock
-from arylcloud.core.protocol import CHUNKS_PREFIX, EpochDoc, Manifest
+from arylcloud.core.phases import JobPhase
+from arylcloud.core.protocol import CHUNKS_PREFIX, AgentPhase, EpochDoc, Manifest
+from arylcloud.launcher import actions as act
+from arylcloud.launcher.reconcile import reconcile
 
 from .conftest import wait_for
 
@@ -42,8 +50,8 @@ class Machine:
     def __init__(self, tmp_path: Path) -> None:
         self.store = Gate()
         self.source = tmp_path / "source"
-        self.folder = tmp_path / "checkpoints"
-        self.cache = tmp_path / "cache"
+        self.folder = tmp_path / "disk" / "checkpoints"
+        self.cache = tmp_path / "disk" / "cache"
         self.uploader = Uploader(self.store)
         sync = CheckpointSync(
             self.store, self.folder, job_id="j", lease_id="l", clock=SystemClock(), log=lambda _: None
@@ -75,6 +83,9 @@ class Machine:
         )
 
     def ask(self, number: int, resume_from: str | None) -> None:
+        assert self.problem(number, resume_from) is None
+
+    def problem(self, number: int, resume_from: str | None) -> str | None:
         epoch = EpochDoc(
             job_id="j",
             number=number,
@@ -87,7 +98,7 @@ class Machine:
         self.restorer.ask(epoch)
         wait_for(lambda: self.restorer.outcome and self.restorer.outcome.epoch == number)
         assert self.restorer.outcome is not None
-        assert self.restorer.outcome.problem is None
+        return self.restorer.outcome.problem
 
 
 @pytest.fixture
@@ -147,3 +158,98 @@ def test_what_is_under_way_is_waited_for_if_it_is_what_is_wanted(machine: Machin
     asked.join(30)
     assert machine.store.read == 50 * 100
     assert len(list((machine.folder / "step-1").iterdir())) == 50
+
+
+class Disk:
+    """Of ``size`` bytes, as ``shutil.disk_usage`` tells of it; files with several names count once."""
+
+    def __init__(self, folder: Path, size: int) -> None:
+        self.folder = folder
+        self.size = size
+
+    def usage(self, _: object) -> shutil._ntuple_diskusage:
+        files = {p.stat().st_ino: p.stat().st_size for p in self.folder.rglob("*") if p.is_file()}
+        used = sum(files.values())
+        return shutil._ntuple_diskusage(self.size, used, self.size - used)
+
+
+def test_a_disk_too_small_costs_no_checkpoint(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the agent says of it is read by the launcher: the machine is at fault, not the checkpoint."""
+    made = machine.commit(1, a=b"1" * 1000)
+    monkeypatch.setattr("shutil.disk_usage", Disk(machine.folder, 999).usage)
+    monkeypatch.setattr(machine.restorer._halt, "wait", lambda _: False)
+    said = machine.problem(1, made.key)
+    assert said is not None
+    assert "GB in" in said
+    monkeypatch.undo()
+    h = Harness(tmp_path / "launcher", spec=spec(1))
+    h.agents.total_steps = 500
+    h.until(JobPhase.RUNNING)
+    h.tick(12)
+    h.world.interrupt(h.running[0].instance_id)
+    h.until(JobPhase.RECOVERING)
+    h.until(JobPhase.RUNNING)
+    epoch = h.state.epochs[-1]
+    assert epoch.resume_from is not None
+
+    def rejected(message: str) -> bool:
+        seen = h.launcher.observer.observe(h.state)
+        lease = epoch.members[0].lease_id
+        beat = replace(seen.beats[lease], phase=AgentPhase.BROKEN, epoch=epoch.number, message=message)
+        seen = replace(seen, beats={**seen.beats, lease: beat})
+        actions = reconcile(h.state, seen, h._desire(h.state, seen, h.clock.at_s), h.clock.at_s)
+        return any(isinstance(a, act.Note) and isinstance(a.event, ev.CheckpointRejected) for a in actions)
+
+    assert not rejected(said.replace(made.key, epoch.resume_from))
+    assert rejected(f"cannot restore {epoch.resume_from}: a chunk is missing")
+
+
+def test_a_store_that_this_machine_may_not_read_costs_no_checkpoint(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its errors name what was to be read."""
+    made = machine.commit(1, a=b"1")
+    tries: list[str] = []
+
+    def refuse(_: object, key: str, **__: object) -> Manifest:
+        tries.append(key)
+        raise LocalStoreError(f"cannot read {key} in file:///store: Permission denied")
+
+    monkeypatch.setattr("arylcloud.agent.restoring.read_manifest", refuse)
+    monkeypatch.setattr(machine.restorer._halt, "wait", lambda _: False)
+    said = machine.problem(1, made.key)
+    assert said == (
+        "this machine cannot restore a checkpoint: "
+        "cannot read the checkpoint in file:///store: Permission denied"
+    )
+    assert len(tries) == NO_SPACE_TRIES
+
+
+def test_what_was_brought_near_takes_no_room_twice(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A disk that holds one and a half of it."""
+    first = machine.commit(1, base=os.urandom(1000), head=b"1" * 100)
+    monkeypatch.setattr("shutil.disk_usage", Disk(tmp_path / "disk", 1700).usage)
+    machine.restorer.prefetching.set()
+    wait_for(lambda: machine.restorer.prefetched == first.key)
+    machine.ask(1, first.key)
+    assert machine.store.read == 1100
+
+
+def test_room_is_made_where_another_was_brought_near(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """… and where an older one lies that nobody goes back to."""
+    monkeypatch.setattr("shutil.disk_usage", Disk(tmp_path / "disk", 1700).usage)
+    first = machine.commit(1, base=os.urandom(1000))
+    machine.restorer.prefetching.set()
+    wait_for(lambda: machine.restorer.prefetched == first.key)
+    (machine.folder / "step-0").mkdir()
+    (machine.folder / "step-0" / "base").write_bytes(bytes(600))
+    machine.restorer.prefetching.clear()
+    other = machine.commit(2, base=os.urandom(1200))
+    machine.ask(1, other.key)
+    assert [p.name for p in machine.folder.iterdir()] == ["step-2"]

@@ -352,20 +352,25 @@ class Pruning(RuleBasedStateMachine):
                     assert sha256(data) == chunk.sha256
 
 
+@pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("inside", ["pruner", "uploader"])
 @pytest.mark.parametrize("calls", range(14))
 def test_old_content_that_comes_back_while_it_is_pruned_is_kept(
-    calls: int, inside: str, tmp_path: Path
+    calls: int, inside: str, fails: bool, tmp_path: Path
 ) -> None:
     """The chunk is old, no kept manifest names it, and an upload needs it again: before any one call of
-    the pruner (its deletes landing late); or the pruner runs before any one call of the uploader."""
+    the pruner (its deletes landing late); or the pruner runs before any one call of the uploader. And where
+    the upload ``fails`` once it has been written, and another follows at once."""
     clock = LivingClock(1000.0)
     store = World(clock)
     uploader = Uploader(store, threads=1, chunk_bytes=4, grace_s=GRACE)
 
-    def commit(number: int, text: str) -> None:
+    def away(_: int) -> None:
+        raise StoreError("away")
+
+    def commit(number: int, text: str, *, progress: Callable[[int], None] | None = None) -> None:
         source = tmp_path / f"step-{number}"
-        source.mkdir()
+        source.mkdir(exist_ok=True)
         (source / "w").write_text(text)
         uploader.commit(
             source,
@@ -376,6 +381,7 @@ def test_old_content_that_comes_back_while_it_is_pruned_is_kept(
             step=number,
             saved_at_s=clock.now_s(),
             clock=clock,
+            progress=progress,
         )
 
     def tidy() -> None:
@@ -389,6 +395,9 @@ def test_old_content_that_comes_back_while_it_is_pruned_is_kept(
 
     def come_back() -> None:
         done.append("committed")
+        if fails:
+            with pytest.raises(StoreError):
+                commit(3, "aaaa", progress=away)
         commit(3, "aaaa")
 
     def clean() -> None:
@@ -535,6 +544,65 @@ def test_an_uploaders_clock_does_not_decide_what_is_old(tmp_path: Path, skew_s: 
     store_clock.at_s += GRACE
     commit_one(store, Uploader(store, threads=1, chunk_bytes=4, grace_s=GRACE), mine, tmp_path, 3, "aaaa")
     assert mine.at_s == begun_s + SETTLE_S
+
+
+class Cut(MemoryStore):
+    """Is away after ``writes`` more chunks."""
+
+    writes: int | None = None
+    before: Callable[[], None] | None = None
+    put_chunks: list[bytes]
+
+    def put(self, key: str, data: bytes) -> None:
+        if key.startswith(CHUNKS_PREFIX):
+            if self.before is not None:
+                before, self.before = self.before, None
+                before()
+            if self.writes == 0:
+                raise StoreError("away")
+            self.writes = None if self.writes is None else self.writes - 1
+            self.put_chunks.append(data)
+        super().put(key, data)
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "took_s", "others", "again"),
+    [
+        (GRACE * 0.4, 0.0, False, False),
+        (GRACE * 0.6, 0.0, False, True),  # too old to be relied upon
+        (GRACE * 0.4, GRACE, False, False),  # newer than any manifest: nobody takes it
+        (GRACE * 0.4, GRACE, True, True),  # … until somebody commits: it might go at any moment
+    ],
+)
+def test_what_a_failed_upload_left_is_relied_upon_while_nobody_takes_it(
+    tmp_path: Path, waited_s: float, took_s: float, others: bool, again: bool
+) -> None:
+    clock = ManualClock(5000.0)
+    store = Cut(clock=clock)
+    store.put_chunks = []
+    other = Uploader(store, threads=1, chunk_bytes=4, grace_s=GRACE)
+    commit_one(store, other, clock, tmp_path, 1, "oooo")
+    clock.at_s += 1.0
+    uploader = Uploader(store, threads=1, chunk_bytes=4, grace_s=GRACE)
+    store.writes = 1
+    with pytest.raises(StoreError):
+        commit_one(store, uploader, clock, tmp_path, 3, "aaaabbbb")
+    store.writes = None
+    clock.at_s += waited_s
+    store.put_chunks.clear()
+
+    def meanwhile() -> None:
+        clock.at_s += took_s / 2
+        if others:
+            commit_one(store, other, clock, tmp_path, 2, "oooo")
+        clock.at_s += took_s / 2
+
+    store.before = meanwhile
+    before_s = clock.at_s
+    commit_one(store, uploader, clock, tmp_path, 3, "aaaabbbb")
+    assert (b"aaaa" in store.put_chunks) == again
+    assert clock.at_s == before_s + took_s + (SETTLE_S if again else 0.0)
+    restorable(store)
 
 
 TestPruning = Pruning.TestCase

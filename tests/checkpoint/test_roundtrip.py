@@ -201,6 +201,39 @@ def test_an_upload_that_is_cut_off_anywhere_commits_nothing_and_can_be_repeated(
         assert contents(restore(store, made, tmp_path / f"in{writes}")) == contents(source)
 
 
+def test_what_a_failed_upload_has_sent_is_not_sent_again(tmp_path: Path) -> None:
+    store = Counting()
+    source = make(tmp_path / "step-1", {"a": os.urandom(10 * CHUNK)})
+    uploader = Uploader(store, chunk_bytes=CHUNK, threads=1)
+    for sent in (4, 7):
+        store.fail_after = sent
+        with pytest.raises(StoreError):
+            commit(uploader, source)
+    store.fail_after = None
+    made = commit(uploader, source)
+    chunks = [key for key in store.written if key.startswith(CHUNKS_PREFIX)]
+    assert len(chunks) == len(set(chunks)) == 10
+    assert contents(restore(store, made, tmp_path / "in")) == contents(source)
+
+
+@pytest.mark.parametrize("damage", ["truncate", "remove"])
+def test_what_a_failed_upload_has_sent_is_looked_for(tmp_path: Path, damage: str) -> None:
+    store = Counting()
+    source = make(tmp_path / "step-1", {"a": os.urandom(10 * CHUNK)})
+    uploader = Uploader(store, chunk_bytes=CHUNK, threads=1)
+    store.fail_after = 4
+    with pytest.raises(StoreError):
+        commit(uploader, source)
+    store.fail_after = None
+    (info, *_) = store.list(CHUNKS_PREFIX)
+    if damage == "truncate":
+        store.put(info.key, b"")
+    else:
+        store.delete([info.key])
+    made = commit(uploader, source)
+    assert contents(restore(store, made, tmp_path / "in")) == contents(source)
+
+
 def test_the_manifest_comes_last(tmp_path: Path) -> None:
     store = Counting()
     commit(Uploader(store, chunk_bytes=CHUNK), make(tmp_path / "step-1", {"a": os.urandom(999)}))
@@ -599,8 +632,9 @@ def test_a_manifest_larger_than_the_disk_fills_nothing(tmp_path: Path) -> None:
     times = shutil.disk_usage(tmp_path).total // chunk.size + 1
     # the sum alone counts: so many references would not fit into this test
     bomb = replace(made, files=(), total_bytes=times * chunk.size)
-    with pytest.raises(LocalStateError, match=r"needs .* GB in .* are free"):
+    with pytest.raises(LocalStateError, match=r"needs .* GB in .* are free") as error:
         restore(store, bomb, tmp_path / "in")
+    assert bomb.key not in str(error.value)  # a name in what a machine says gives the checkpoint up
     assert list((tmp_path / "in").iterdir()) == []
 
 
