@@ -61,7 +61,7 @@ def held(found: QueueView, decision: Decision) -> dict[str, int]:
     by_id = {job.job_id: job for job in found.jobs}
     for job in found.jobs:
         for gpu, count in job.held.items():
-            total[gpu] += count
+            total[gpu] = total.get(gpu, 0) + count
     for start in decision.starts:
         total[start.gpu] += by_id[start.job_id].gpus[start.gpu]
     return total
@@ -75,22 +75,31 @@ def views(draw: st.DrawFn) -> QueueView:
     for n in range(draw(st.integers(0, 6))):
         count = draw(st.sampled_from((1, 1, 2, 4)))
         fast = draw(st.sampled_from((1.0, 0.5)))
-        on = draw(st.sampled_from((None, *capacity)))
-        if on is not None and free[on] < count:
-            on = None
-        if on is not None:
-            free[on] -= count
+        on = draw(st.sampled_from((None, *capacity, "L4")))  # L4: of its own, outside the capacity
+        unknown = on is not None and draw(st.booleans())  # no plan says what it gets out of any GPU
+        more = draw(st.sampled_from((0, 0, 1)))  # than it would take now: a move, or it was resized
+        if on is not None and on != "L4":
+            if free[on] < count + more:
+                on, unknown = None, False
+            else:
+                free[on] -= count + more
         price = draw(st.sampled_from((0.0, 1.0)))
+        job = queued(f"j{n}", count=count)
+        rate = {"V100": fast, "K80": 1.0 if fast < 1 else 0.25}
+        usd = {"V100": price * count, "K80": price * count / 2}
         jobs.append(
-            queued(
-                f"j{n}",
-                count=count,
-                rate={"V100": fast, "K80": 1.0 if fast < 1 else 0.25},
-                usd_per_hour={"V100": price * count, "K80": price * count / 2},
+            replace(
+                job,
+                gpus={} if unknown else job.gpus,
+                rate={} if unknown else rate,
+                usd_per_hour={} if unknown else usd,
                 received_s={g: draw(st.sampled_from((0.0, 100.0, 5000.0))) for g in capacity},
                 on=on,
                 held_s=draw(st.sampled_from((0.0, 10 * ROUND_S))),
                 leaving=on is not None and draw(st.booleans()),
+                held={} if on is None else {on: count + more},
+                keeps=0 if on is None else count + draw(st.sampled_from((0, more))),
+                burn_usd_per_hour=price * count if unknown else 0.0,
             )
         )
     budget = draw(st.sampled_from((None, 1.0, 100.0)))
@@ -119,7 +128,8 @@ def test_laws(found: QueueView, name: str) -> None:
     assert all(stop.why for stop in decision.stops)
     idle = {j.job_id for j in found.jobs if j.on is None} - set(starts)
     assert idle == {j for j, _ in decision.waiting}, "who waits is told what for"
-    burn = sum(j.usd_per_hour[j.on] for j in found.jobs if j.on is not None)
+    on = [(j, j.on) for j in found.jobs if j.on is not None]
+    burn = sum(max(j.burn_usd_per_hour, j.usd_per_hour.get(gpu, 0.0)) for j, gpu in on)
     new = sum(by_id[s.job_id].usd_per_hour[s.gpu] for s in decision.starts)
     if found.budget_usd is not None and new > 0:
         assert found.spent_usd is not None, "what has been spent is not known"

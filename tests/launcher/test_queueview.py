@@ -13,9 +13,9 @@ from arylcloud.core import events as ev
 from arylcloud.core.clock import MarketClock
 from arylcloud.core.job import Accelerator, JobSpec, Resources
 from arylcloud.core.phases import JobPhase, LeasePhase
-from arylcloud.core.plan import Candidate
+from arylcloud.core.plan import Candidate, CatalogueStamp, Plan
 from arylcloud.launcher.desire import remaining
-from arylcloud.launcher.queueview import on_gpu, queue_job
+from arylcloud.launcher.queueview import held_to, on_gpu, queue_job
 from arylcloud.launcher.state import JobState, Lease, Turn
 
 SPEC = JobSpec(name="a", run="true", nodes_min=1, nodes_max=4)
@@ -145,6 +145,23 @@ def test_an_earlier_turn_is_not_forgotten() -> None:
 def test_a_turn_has_its_size() -> None:
     spec = remaining(placed(size=4), NOW_S)
     assert (spec.nodes_min, spec.nodes_max) == (2, 2)
+
+
+def test_a_plan_is_held_to_the_gpu_itself() -> None:
+    """The planner takes H100-PCIE for an H100, the queue does not: it counts them apart."""
+    found = (a_way("H100", 1), a_way("H100-PCIE", 1), a_way("H100", 1, 8))
+    plan = Plan(
+        job=SPEC,
+        objective="",
+        policy="",
+        catalogue=CatalogueStamp(digest="", as_of=None, offers=0),
+        chosen=found[0],
+        candidates=found,
+        rejected=(),
+        why=(),
+    )
+    assert held_to(plan, ev.QueueDecided(gpu="H100", why="", nodes=1, count=1)).candidates == found[:1]
+    assert held_to(plan, ev.QueueDecided(gpu="H100", why="")).candidates == (found[0], found[2])
 
 
 H, H_PCIE, A100 = (Accelerator(gpu=name, count=1) for name in ("H100", "H100-PCIE", "A100"))
