@@ -51,9 +51,10 @@ def _own(kind: str | None) -> SpotTrace:
     from arylcloud.simulation.owntrace import looks, own_trace
 
     places = folders()
-    journal = open_journal(places)
-    jobs = list(journal.jobs())
-    records = [(r.job_id, r.at_s, r.event) for job in jobs for r in journal.records(job)]
+    records = []
+    if places.journal.is_file():  # looking makes none
+        journal = open_journal(places)
+        records = [(r.job_id, r.at_s, r.event) for job in journal.jobs() for r in journal.records(job)]
     found = looks(records)
     user = places.user_catalogue if places.user_catalogue.is_file() else None
     table = load(user, refreshed=places.live_prices)

@@ -2,6 +2,7 @@
 
 import enum
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -101,7 +102,10 @@ def test_a_plan_imports_what_it_needs(where: str, tmp_path: Path) -> None:
         "import json, sys; from arylcloud.cli.main import run; rc = run(['plan', sys.argv[1]]);"
         "print(json.dumps([rc, sorted(sys.modules)]), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(job)], capture_output=True, text=True, check=True)
+    env = {**os.environ, "ARYLCLOUD_HOME": str(tmp_path / "home")}  # without a journal to learn from
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(job)], env=env, capture_output=True, text=True, check=True
+    )
     rc, modules = json.loads(done.stderr.splitlines()[-1])
     ours = [name for name in modules if name.partition(".")[0] == "arylcloud"]
     assert (rc, HEAVY & set(modules)) == (0, set()), done.stderr

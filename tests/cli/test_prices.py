@@ -48,7 +48,7 @@ def document(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> d
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five offers in place of the bundled ones, one of them priced 41 days ago."""
-    then = time.strftime("%Y-%m-%d", time.gmtime(time.time() - 41 * 86400 - 3600))
+    then = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 41 * 86400 - 3600))
     rows = [
         offer(as_of=then, source="price list"),
         offer(as_of=None, zone="use1-az4", market=Market.SPOT, usd_per_hour=0.918, source="spot list"),
