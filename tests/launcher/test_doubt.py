@@ -120,6 +120,30 @@ def test_a_refused_machine_that_comes_all_the_same_is_billed_and_ended(
     assert not any(m.lease_id == lease.lease_id for e in h.state.epochs for m in e.members)
 
 
+@pytest.mark.parametrize("away_s", [0, 30])
+@pytest.mark.parametrize("point", [2, 3, 4, 5, 6])
+def test_a_launcher_that_dies_over_such_a_machine_leaves_it_to_the_next(
+    tmp_path: Path, point: int, away_s: int
+) -> None:
+    """At any point of the pass that finds it: between two records, too."""
+    h = Harness(tmp_path)
+    h.world.troubles.append("capacity_and_lands")
+    h.world.landing_s = 6.0
+    while not (h.world.born and h.world.born["i-0001"].alive(h.clock.at_s + 1.0)):
+        h.tick()
+    late = h.world.born["i-0001"]
+    h.crash_in = point
+    h.tick(3)
+    if away_s:
+        h.world.interrupt("i-0001")
+        h.pass_time(away_s)
+    h.crash_in = None
+    finish(h)
+    lease = h.state.leases[late.spec.lease_id]
+    assert (lease.phase, lease.ending_code) == (LeasePhase.RELEASED, "landed_late")
+    assert lease.ended_s == late.ended_s
+
+
 def test_a_throttled_call_is_made_again_with_the_same_token(tmp_path: Path) -> None:
     h = Harness(tmp_path)
     h.world.troubles.extend(["throttled", "throttled"])

@@ -40,13 +40,16 @@ def _appeared(d: Draft) -> None:
     """A machine of ours that the journal has not recorded: a crash, a lost answer, a late landing."""
     for lease in tuple(d.state.leases.values()):
         machine = d.machine(lease) if lease.instance_id is None else None
-        if machine is None:
+        if machine is not None:
+            d.note(_created(d, lease, machine), cause_id=f"list of {machine.cloud}")
+        elif lease.instance_id is None:
             continue
-        d.note(_created(d, lease, machine), cause_id=f"list of {machine.cloud}")
-        if lease.phase is LeasePhase.REFUSED:  # its slot has gone to another: paid for until it is gone
+        if lease.phase is LeasePhase.REFUSED:
+            # its slot has gone to another: paid for until it is gone. (Whoever recorded the machine may have
+            # died before this.)
             why = f"its cloud had refused it ({lease.cause}), and made it all the same"
             ending = ev.LeaseEnding(lease_id=lease.lease_id, code="landed_late", why=why)
-            d.note(ending, cause_id=f"list of {machine.cloud}")
+            d.note(ending, cause_id=f"list of {lease.offer.cloud}")
 
 
 def _created(d: Draft, lease: Lease, machine: Machine) -> ev.LeaseCreated:
