@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,15 +30,14 @@ def migrate(
 ) -> int:
     """Move a running job to another market; without --to, to the best one if that pays."""
     from arylcloud.cli.assemble import open_journal, open_prefix
-    from arylcloud.cli.describe import line
     from arylcloud.cli.jobs import resolve_job
     from arylcloud.cli.output import emit_json, note
-    from arylcloud.cli.request import write_request
+    from arylcloud.cli.request import answers, write_request
     from arylcloud.cli.settings import folders
     from arylcloud.cli.spawn import ensure_launcher
     from arylcloud.core.errors import NotFinished, UsageError
-    from arylcloud.core.events import MigrationEnded, RequestSeen
-    from arylcloud.launcher.fold import apply, replay
+    from arylcloud.core.events import MigrationEnded
+    from arylcloud.launcher.fold import replay
 
     places = folders()
     journal = open_journal(places)
@@ -58,28 +56,17 @@ def migrate(
     if detach:
         note(f"asked {job_id} to move; `arylcloud events {job_id}` tells what became of it")
         return 0
-    ours = False
-    while True:
-        for record in journal.records(job_id, after=state.seq):
-            state = apply(state, record)
-            text = line(record, state)
-            if text and not json_:
-                note(text)
-            ours = ours or (isinstance(record.event, RequestSeen) and record.event.number == number)
-            if ours and isinstance(record.event, MigrationEnded):
-                if not record.event.done:
-                    raise NotFinished(
-                        f"{job_id} has not moved: {record.event.text}",
-                        hint=f"it goes on where it is: `arylcloud status {job_id}`",
-                    )
-                if json_:
-                    emit_json({"job_id": job_id, "done": True, "text": record.event.text})
-                return 0
-        if state.phase.ended:
-            raise NotFinished(
-                f"{job_id} is {state.phase}: {state.phase_text}", hint=f"`arylcloud report {job_id}`"
-            )
-        time.sleep(0.25)
+    for _, event in answers(journal, state, number, quiet=json_):
+        if isinstance(event, MigrationEnded):
+            if not event.done:
+                raise NotFinished(
+                    f"{job_id} has not moved: {event.text}",
+                    hint=f"it goes on where it is: `arylcloud status {job_id}`",
+                )
+            if json_:
+                emit_json({"job_id": job_id, "done": True, "text": event.text})
+            break
+    return 0
 
 
 def _named(text: str, state: JobState, places: Folders) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from arylcloud.cli import pooltend
-
-if TYPE_CHECKING:
-    from arylcloud.providers.pool.adapter import PoolProvider
-    from arylcloud.providers.pool.machines import OwnMachine
+from arylcloud.cli.pooltend import chosen, provider
 
 app = typer.Typer(
     help="Machines of your own: add, list, remove, loan, reclaim, tend.",
@@ -209,13 +206,3 @@ def reclaim(
 
 
 app.command("tend")(pooltend.tend)
-
-
-def provider() -> PoolProvider:
-    """The pool of this home."""
-    return pooltend.provider()
-
-
-def chosen(here: PoolProvider, names: list[str]) -> list[OwnMachine]:
-    """Raises UsageError for a name that is none."""
-    return pooltend.chosen(here, names)

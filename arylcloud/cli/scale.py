@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,15 +24,14 @@ def scale(
 ) -> int:
     """Change the number of machines of a running job within its `nodes: a..b`, at a checkpoint."""
     from arylcloud.cli.assemble import open_journal, open_prefix
-    from arylcloud.cli.describe import line
     from arylcloud.cli.jobs import resolve_job
     from arylcloud.cli.output import emit_json, note
-    from arylcloud.cli.request import write_request
+    from arylcloud.cli.request import answers, write_request
     from arylcloud.cli.settings import folders
     from arylcloud.cli.spawn import ensure_launcher
-    from arylcloud.core.errors import NotFinished, UsageError
+    from arylcloud.core.errors import UsageError
     from arylcloud.core.events import RequestSeen, ScaleRefused, SizeChosen
-    from arylcloud.launcher.fold import apply, replay
+    from arylcloud.launcher.fold import replay
 
     places = folders()
     journal = open_journal(places)
@@ -64,32 +62,21 @@ def scale(
             note(f"asked {job_id} for {wanted} machines; `arylcloud events {job_id}` tells what became of it")
         return 0
     chosen: int | None = None
-    ours = False
-    while True:
-        for record in journal.records(job_id, after=state.seq):
-            state = apply(state, record)
-            text = line(record, state)
-            if text and not json_:
-                note(text)
-            event = record.event
-            if isinstance(event, RequestSeen) and event.number == number:
-                _refuse_turn(state)  # it was given its turn meanwhile
-                ours = True
-            if isinstance(event, ScaleRefused) and event.number == number:
+    for now, event in answers(journal, state, number, quiet=json_):
+        match event:
+            case RequestSeen() if event.number == number:
+                _refuse_turn(now)  # it was given its turn meanwhile
+            case ScaleRefused() if event.number == number:
                 raise UsageError(f"{job_id} is not scaled: {event.text}")
-            if ours and chosen is None and isinstance(event, SizeChosen):
+            case SizeChosen() if chosen is None:
                 chosen = event.nodes
-        epoch = state.epoch
-        present = len(epoch.members) if epoch is not None else 0
-        if chosen is not None and (nodes == "auto" or present == chosen):
-            if json_:
-                emit_json({"job_id": job_id, "request": number, "nodes": chosen, "present": present})
-            return 0
-        if state.phase.ended:
-            raise NotFinished(
-                f"{job_id} is {state.phase}: {state.phase_text}", hint=f"`arylcloud report {job_id}`"
-            )
-        time.sleep(0.25)
+            case None if chosen is not None:
+                present = len(now.epoch.members) if now.epoch is not None else 0
+                if nodes == "auto" or present == chosen:
+                    if json_:
+                        emit_json({"job_id": job_id, "request": number, "nodes": chosen, "present": present})
+                    break
+    return 0
 
 
 def _refuse_turn(state: JobState) -> None:

@@ -34,6 +34,13 @@ PAGES: Final = 10_000
 """No list of a cloud's has so many."""
 
 
+def refuse_surely(refusal: Callable[[float], QuotaError | None]) -> None:
+    """``refusal(fresh_s)``: what stands against it by quotas read at most ``fresh_s`` seconds ago. Raises it,
+    if it still holds by such as have just been read."""
+    if refusal(QUOTA_KEPT_S) is not None and (found := refusal(QUOTA_SURE_S)) is not None:
+        raise found
+
+
 class Paging:
     """Of one list: its end is the cloud's to say, and a cloud that never says it is not well."""
 

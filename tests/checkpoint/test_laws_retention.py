@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from support import manifests
 
-from arylcloud.checkpoint.manifest import list_manifests, manifest_bytes, seal
+from arylcloud.checkpoint.manifest import list_manifests, manifest_bytes
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.retention import GRACE_S, SETTLE_S, Prune, one_per, plan_prune, prune
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.ports import ObjectInfo
-from arylcloud.core.protocol import CHUNKS_PREFIX, MANIFESTS_PREFIX, ChunkRef, FileEntry, Manifest, chunk_key
+from arylcloud.core.protocol import CHUNKS_PREFIX, MANIFESTS_PREFIX, Manifest, chunk_key
 
 GRACE = 100.0
 NOW_S = 10_000.0
@@ -21,25 +22,7 @@ A, B, C, D = (letter * 64 for letter in "abcd")
 
 
 def manifest(number: int, *digests: str, epoch: int = 1, took_s: float = 0.0) -> Manifest:
-    files = tuple(
-        FileEntry(path=f"f{i}", size=1, mode=0o644, chunks=(ChunkRef(sha256=digest, size=1),))
-        for i, digest in enumerate(digests)
-    )
-    return seal(
-        Manifest(
-            job_id="j",
-            lease_id="l",
-            epoch=epoch,
-            number=number,
-            step=number,
-            saved_at_s=0.0,
-            committed_at_s=took_s,
-            directory="step-1",
-            files=files,
-            total_bytes=len(files),
-            digest="",
-        )
-    )
+    return manifests.manifest(epoch, number, digests, took_s=took_s)
 
 
 def plan(manifests: Sequence[Manifest], ages: dict[str, float], **changes: Any) -> Prune:

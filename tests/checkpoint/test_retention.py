@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from support.manifests import manifest
 
 from arylcloud.checkpoint.chunks import sha256
 from arylcloud.checkpoint.manifest import manifest_bytes, seal
@@ -23,33 +24,11 @@ from arylcloud.checkpoint.upload import Uploader
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.errors import StoreError
 from arylcloud.core.ports import ObjectInfo
-from arylcloud.core.protocol import CHUNKS_PREFIX, ChunkRef, FileEntry, Manifest, chunk_key
+from arylcloud.core.protocol import CHUNKS_PREFIX, Manifest, chunk_key
 from arylcloud.core.protocol_parts import part_call_key, part_key
 
 GRACE = 100.0
 DIGESTS = [f"{n:x}" * 64 for n in range(8)]
-
-
-def manifest(epoch: int, number: int, digests: tuple[str, ...]) -> Manifest:
-    files = tuple(
-        FileEntry(path=f"f{i}", size=1, mode=0o644, chunks=(ChunkRef(sha256=d, size=1),))
-        for i, d in enumerate(digests)
-    )
-    return seal(
-        Manifest(
-            job_id="j",
-            lease_id="l",
-            epoch=epoch,
-            number=number,
-            step=number,
-            saved_at_s=0.0,
-            committed_at_s=0.0,
-            directory="step-1",
-            files=files,
-            total_bytes=len(files),
-            digest="",
-        )
-    )
 
 
 manifests = st.dictionaries(

@@ -26,6 +26,7 @@ from arylcloud.launcher.loop import JobLauncher
 from arylcloud.launcher.observe import Observer
 from arylcloud.launcher.resuming import resume
 from arylcloud.launcher.state import JobState, Lease
+from arylcloud.simulation.chaos_store import Skewed
 from arylcloud.simulation.world import World, WorldMachine
 from arylcloud.simulation.world_agents import Agents
 
@@ -112,18 +113,8 @@ class Mailbox(MemoryStore):
         return super().list(prefix, after=after)
 
 
-@dataclass
-class Watch:
-    """The clock on the launcher's wall: it may be set, the world's time goes on."""
-
-    clock: ManualClock
-    ahead_s: float = 0.0
-
-    def now_s(self) -> float:
-        return self.clock.at_s + self.ahead_s
-
-    def monotonic_s(self) -> float:
-        return self.clock.monotonic_s()
+class Watch(Skewed):
+    """The clock on the launcher's wall: it may be set. Who sleeps here lets time pass."""
 
     def sleep(self, seconds: float) -> None:
         self.clock.sleep(seconds)

@@ -10,7 +10,7 @@ from typing import Final
 from arylcloud.core.errors import AccessError, ArylError, QuotaError
 from arylcloud.core.offer import Market, Offer
 from arylcloud.providers.aws.client import Calls
-from arylcloud.providers.bounds import QUOTA_KEPT_S, QUOTA_SURE_S
+from arylcloud.providers.bounds import QUOTA_KEPT_S, refuse_surely
 
 CODES: Final = {
     ("p", Market.ON_DEMAND): "L-417A185B",
@@ -50,11 +50,7 @@ class Quotas:
 
     def check(self, offer: Offer, machines: int = 1) -> None:
         """Raises QuotaError where ``machines`` of them cannot fit even with nothing else running."""
-        refusal = self._refusal(offer, machines, QUOTA_KEPT_S)
-        if refusal is not None:
-            refusal = self._refusal(offer, machines, QUOTA_SURE_S)
-        if refusal is not None:
-            raise refusal
+        refuse_surely(lambda fresh_s: self._refusal(offer, machines, fresh_s))
 
     def _refusal(self, offer: Offer, machines: int, fresh_s: float) -> QuotaError | None:
         quota = self.of(offer, fresh_s)

@@ -16,7 +16,7 @@ from arylcloud.core.offer import Market, Offer
 from arylcloud.providers.azure.client import Arm, all_of
 from arylcloud.providers.azure.errors import WHERE_TO_ASK
 from arylcloud.providers.azure.skus import Skus
-from arylcloud.providers.bounds import QUOTA_KEPT_S, QUOTA_SURE_S
+from arylcloud.providers.bounds import QUOTA_KEPT_S, refuse_surely
 
 SPOT: Final = "lowPriorityCores"
 TOTAL: Final = "cores"
@@ -57,11 +57,7 @@ class Quotas:
 
     def check(self, offer: Offer, machines: int = 1) -> None:
         """Raises QuotaError where ``machines`` of them cannot fit even with nothing else running."""
-        refusal = self._refusal(offer, machines, QUOTA_KEPT_S)
-        if refusal is not None:
-            refusal = self._refusal(offer, machines, QUOTA_SURE_S)
-        if refusal is not None:
-            raise refusal
+        refuse_surely(lambda fresh_s: self._refusal(offer, machines, fresh_s))
 
     def _refusal(self, offer: Offer, machines: int, fresh_s: float) -> QuotaError | None:
         for quota in self.of(offer, fresh_s):

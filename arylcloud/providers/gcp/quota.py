@@ -15,7 +15,7 @@ from typing import Final
 
 from arylcloud.core.errors import AccessError, ArylError, QuotaError
 from arylcloud.core.offer import Market, Offer
-from arylcloud.providers.bounds import QUOTA_KEPT_S, QUOTA_SURE_S
+from arylcloud.providers.bounds import QUOTA_KEPT_S, refuse_surely
 from arylcloud.providers.gcp.client import Calls
 from arylcloud.providers.gcp.errors import ALL_REGIONS, limit_of
 from arylcloud.providers.gcp.place import Kind, attached
@@ -82,11 +82,7 @@ class Quotas:
 
     def check(self, offer: Offer, kind: Kind, machines: int = 1) -> None:
         """Raises QuotaError where ``machines`` of them cannot fit even with nothing else running."""
-        refusal = self._refusal(offer, kind, machines, QUOTA_KEPT_S)
-        if refusal is not None:
-            refusal = self._refusal(offer, kind, machines, QUOTA_SURE_S)
-        if refusal is not None:
-            raise refusal
+        refuse_surely(lambda fresh_s: self._refusal(offer, kind, machines, fresh_s))
 
     def _refusal(self, offer: Offer, kind: Kind, machines: int, fresh_s: float) -> QuotaError | None:
         needed = gpus_of(offer, kind) * machines

@@ -19,7 +19,8 @@ from arylcloud.core.errors import (
 )
 from arylcloud.core.live import Meter
 from arylcloud.core.offer import Market
-from arylcloud.providers.aws import client, quota, roles
+from arylcloud.providers import bounds
+from arylcloud.providers.aws import client, roles
 from arylcloud.providers.aws.ask import Aws
 from arylcloud.providers.patience import Patience
 
@@ -93,7 +94,7 @@ def test_a_raised_quota_is_seen_after_a_while(account: Account, monkeypatch: pyt
     account.quotas["us-east-1", "L-3819A6DF"] = 4.0
     with pytest.raises(QuotaError):
         adapter.create(spec(offer()))
-    monkeypatch.setattr(quota, "QUOTA_KEPT_S", 0.0)
+    monkeypatch.setattr(bounds, "QUOTA_KEPT_S", 0.0)
     adapter.create(spec(offer()))
 
 

@@ -23,7 +23,8 @@ from arylcloud.core.errors import (
 )
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import MachineState
-from arylcloud.providers.azure import errors, quota
+from arylcloud.providers import bounds
+from arylcloud.providers.azure import errors
 from arylcloud.providers.azure.adapter import AzureProvider
 
 Connect = Callable[..., AzureProvider]
@@ -214,7 +215,7 @@ def test_a_raised_quota_is_seen_after_a_while(
     sub.quotas["eastus", "lowPriorityCores"] = 4.0
     with pytest.raises(QuotaError):
         adapter.create(spec(offer()))
-    monkeypatch.setattr(quota, "QUOTA_KEPT_S", 0.0)
+    monkeypatch.setattr(bounds, "QUOTA_KEPT_S", 0.0)
     adapter.create(spec(offer()))
 
 

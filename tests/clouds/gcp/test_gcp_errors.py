@@ -22,7 +22,7 @@ from arylcloud.core.errors import (
     UsageError,
 )
 from arylcloud.core.offer import Market
-from arylcloud.providers.gcp import quota
+from arylcloud.providers import bounds
 from arylcloud.providers.gcp.adapter import GcpProvider
 from arylcloud.providers.gcp.client import Calls
 
@@ -185,7 +185,7 @@ def test_a_raised_quota_is_seen_after_a_while(
     del project.quotas["", "GPUS_ALL_REGIONS"]
     with pytest.raises(QuotaError):
         adapter.create(spec(offer()))
-    monkeypatch.setattr(quota, "QUOTA_KEPT_S", 0.0)
+    monkeypatch.setattr(bounds, "QUOTA_KEPT_S", 0.0)
     adapter.create(spec(offer()))
 
 
