@@ -330,6 +330,8 @@ class CheckpointSync(threading.Thread):
             return work()
         except OvertakenError:
             self._log(f"{saved.path.name} is left for a newer one: there is no time for both")
+        except StoreError:  # a folder's error is a UsageError, too: full, read-only for a while
+            raise
         except (IntegrityError, UsageError) as error:
             if saved.path.exists():  # else the training has pruned it: the next scan finds its successor
                 self._pass_over(saved, error.message)

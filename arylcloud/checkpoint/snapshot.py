@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arylcloud.checkpoint.chunks import SourceFile, changed, scan
-from arylcloud.checkpoint.store import map_error
+from arylcloud.checkpoint.store import unreadable
 
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """File systems without hard links; links that lead to another one; files of another user's."""
@@ -77,7 +77,7 @@ def take(origin: Path, into: Path) -> Snapshot:
         shutil.rmtree(into, ignore_errors=True)
         raise changed(origin.name) from error
     except OSError as error:
-        raise map_error(error, f"cannot read the checkpoint {origin}") from error
+        raise unreadable(error, f"cannot read the checkpoint {origin}") from error
     found = Snapshot(path=into, origin=origin, directory=directory, files=after)
     # compared by content: links have changed every ctime
     if [(f.name, f.seen) for f in before] != [(f.name, f.seen) for f in after]:

@@ -22,7 +22,14 @@ from typing import Any, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from arylcloud.checkpoint.keys import checked_key, checked_prefix, is_temporary
-from arylcloud.core.errors import AccessError, ArylError, LocalStateError, StoreError, UsageError
+from arylcloud.core.errors import (
+    AccessError,
+    ArylError,
+    IntegrityError,
+    LocalStateError,
+    StoreError,
+    UsageError,
+)
 from arylcloud.core.ports import ObjectInfo, ObjectStore
 from arylcloud.core.stores import SCHEMES, address_of
 
@@ -55,6 +62,8 @@ _BY_CLASS: dict[str, tuple[type[ArylError], str]] = {
     "UnauthenticatedError": (StoreAccessError, "log in again, or check the credentials' expiry"),
     "UnknownConfigurationKeyError": (UsageError, "see the options of open_store"),
 }
+
+_OF_THE_FILE = {errno.EIO, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG}
 
 LIST_AGAIN_S = 60.0
 _NEVER_ABSENT = re.compile(r"(^|/)(ckpt|journal)/")
@@ -290,6 +299,15 @@ def map_error(error: Exception, what: str) -> ArylError:
     kind, hint = _BY_ERRNO.get(number or 0) or _BY_CLASS.get(named) or (StoreError, _ASK)
     reason = os.strerror(number) if number is not None else text[:300]
     return kind(f"{what}: {reason}", hint=hint, code=type(error).__name__)
+
+
+def unreadable(error: OSError, what: str) -> ArylError:
+    """Of files that are to be sent. Where a file itself is at fault (a bad sector, somebody else's), no
+    waiting mends it: IntegrityError. Anything else is the host's, and passes: StoreError, as the table says.
+    """
+    if error.errno in _OF_THE_FILE:
+        return IntegrityError(f"{what}: {os.strerror(error.errno or 0)}", hint="see the machine's disk")
+    return map_error(error, what)
 
 
 def sweep_partials(store: ObjectStore, *, now_s: float, older_than_s: float = 86400.0) -> int:

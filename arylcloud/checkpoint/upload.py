@@ -18,7 +18,7 @@ from pathlib import Path
 from arylcloud.checkpoint.chunks import CHUNK_BYTES, SourceFile, changed, read_span, scan, sha256, spans
 from arylcloud.checkpoint.manifest import listed_manifests, manifest_bytes, seal, storable_folder
 from arylcloud.checkpoint.retention import GRACE_S, SETTLE_S
-from arylcloud.checkpoint.store import map_error
+from arylcloud.checkpoint.store import unreadable
 from arylcloud.checkpoint.storetime import store_now_s
 from arylcloud.core.clock import Clock
 from arylcloud.core.errors import ConflictError, UsageError
@@ -249,7 +249,7 @@ def _scan(directory: Path) -> tuple[SourceFile, ...]:
     except FileNotFoundError as error:  # the training has pruned it, or somebody else
         raise changed(directory.name) from error
     except OSError as error:
-        raise map_error(error, f"cannot read the checkpoint {directory}") from error
+        raise unreadable(error, f"cannot read the checkpoint {directory}") from error
 
 
 class _Work:
@@ -299,5 +299,5 @@ def _read(file: SourceFile, offset: int, length: int) -> tuple[str, bytes]:
     except FileNotFoundError as error:
         raise changed(file.name) from error
     except OSError as error:
-        raise map_error(error, f"cannot read {file.path}") from error
+        raise unreadable(error, f"cannot read {file.path}") from error
     return sha256(data), data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from arylcloud.agent.inotify import Renames
 from arylcloud.agent.sync import CheckpointSync, complete, keep_only
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.restore import list_manifests, read_manifest
+from arylcloud.checkpoint.store import StoreAccessError, map_error
 from arylcloud.core.clock import SystemClock
 from arylcloud.core.errors import StoreError
 
@@ -96,10 +98,11 @@ def test_keep_only_cut_off_half_way_leaves_no_half_checkpoint(
 
 class Outage(MemoryStore):
     away = False
+    error: StoreError = StoreError("away")
 
     def put(self, key: str, data: bytes) -> None:
         if self.away:
-            raise StoreError("away")
+            raise self.error
         super().put(key, data)
 
 
@@ -116,8 +119,20 @@ def sync(tmp_path: Path):  # type: ignore[no-untyped-def]
     found.join(5)
 
 
-def test_an_outage_is_outlasted_and_the_newest_wins(sync) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreError("away"),
+        map_error(OSError(errno.EROFS, ""), "away"),
+        map_error(OSError(errno.ENOSPC, ""), "away"),
+        StoreAccessError("away: the credentials have expired"),
+    ],
+    ids=["no answer", "read-only", "full", "expired"],
+)
+def test_an_outage_is_outlasted_and_the_newest_wins(sync, error: StoreError) -> None:  # type: ignore[no-untyped-def]
+    """Of whatever kind: what is wrong with the store is not taken for a fault of the checkpoint."""
     found, store, folder, _ = sync
+    store.error = error
     found.begin(7)
     store.away = True
     for step in (1, 2, 3):

@@ -28,6 +28,7 @@ from arylcloud.checkpoint.store import (
     open_store,
     sub,
     sweep_partials,
+    unreadable,
 )
 from arylcloud.core.errors import IntegrityError, LocalStateError, StoreError, UsageError
 from arylcloud.core.ports import ObjectStore
@@ -127,6 +128,13 @@ def test_errors_are_by_remedy() -> None:
     assert (denied.exit_code, denied.message) == (4, "cannot read a: nope")
     other = map_error(ob.GenericError("Generic S3 error: 503\nmore"), "cannot list a")
     assert (type(other), other.exit_code, other.kind) == (StoreError, 5, "store")
+
+
+def test_a_bad_file_is_told_apart_from_a_full_or_busy_host() -> None:
+    for number in (errno.EIO, errno.EACCES):
+        assert isinstance(unreadable(OSError(number, ""), "cannot read a"), IntegrityError)
+    for number in (errno.ENOSPC, errno.EROFS, errno.EMFILE, errno.ENOMEM):
+        assert isinstance(unreadable(OSError(number, ""), "cannot read a"), StoreError)
 
 
 def in_namespace(script: str, *mounts: str) -> subprocess.CompletedProcess[str]:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.market import job, quiet, rough
+from e2e.market import job, market, quiet, rough, spot, strike
 from e2e.support import WAIT_S, Home, wait_for
-from e2e.truth import settled, steps_kept
+from e2e.truth import attempts, settled, steps_kept
 
 NewHome = Callable[..., Home]
 AWAY_S = 2.0
@@ -66,6 +66,23 @@ def test_the_store_is_read_only_for_a_while(new_home: NewHome, tmp_path: Path) -
         wait_for(lambda: "cannot start yet" in child.err, "a launcher that waits")
         time.sleep(AWAY_S / 2)
         assert child.running, child.err[-3000:]
+        remount(store, "rw")
+        assert child.wait() == 0, child.err[-3000:]
+        settled(home, job_id)
+        steps_kept(home, job_id)
+
+
+def test_a_notice_while_the_store_is_away_loses_nothing(new_home: NewHome, tmp_path: Path) -> None:
+    """The machine that is to go has saved, and waits with its save until it can be sent, or until it goes."""
+    struck = strike(age_s=4.0, notice_s=WAIT_S)
+    home = new_home(market(spot("calm-a", 0.10, struck), spot("calm-b", 0.12), notice_s=WAIT_S))
+    with disk(tmp_path / "store", 256) as store:
+        job_id = home.submit(job(steps=1000, save_every=30), "--store", store.as_uri())
+        child = home.serve(job_id)
+        begun(home, job_id)
+        remount(store, "ro")
+        wait_for(lambda: attempts(home)[-1].ended, "a training that has handed over")
+        time.sleep(AWAY_S / 2)
         remount(store, "rw")
         assert child.wait() == 0, child.err[-3000:]
         settled(home, job_id)
