@@ -90,10 +90,10 @@ def own_history(folders: Folders) -> tuple[OwnHistory, ...]:
     from arylcloud.cli.output import note
     from arylcloud.core.clock import SystemClock
     from arylcloud.core.errors import IntegrityError, LocalStateError
-    from arylcloud.launcher.history import read
+    from arylcloud.launcher.lifebook import read
 
     try:
-        return read(folders.journal, SystemClock().now_s())
+        return read(folders.journal, SystemClock().now_s(), folders.lives)
     except (IntegrityError, LocalStateError) as error:
         note(f"own history is not used: {error.message}")
         return ()

@@ -41,6 +41,11 @@ class Folders:
         return self.cache / "prices"
 
     @property
+    def lives(self) -> Path:
+        """What the journal tells of spot machines' lives, folded; made again where it is not there."""
+        return self.cache / "lives.json"
+
+    @property
     def user_profiles(self) -> Path:
         return self.config / "profiles"
 

@@ -1,8 +1,9 @@
 """Losses per machine-hour of every offer, each with where the figure comes from.
 
-Own history by Nelson–Aalen (≥ 20 losses) goes before assumed mean lives by band: AWS's Spot Advisor, Azure's
-eviction rates. Bands are monthly ranks, not rates: p3.2xlarge lived 0.7–10.5 h in 2023. So they are shown as
-"assumed", and the p90 uses a third of the life.
+Own history by Nelson–Aalen (≥ 20 losses) goes before mean lives that are assumed by band (AWS's Spot Advisor,
+Azure's eviction rates) and corrected by what own machines have seen so far (``ownrates``). Bands are monthly
+ranks, not rates: p3.2xlarge lived 0.7–10.5 h in 2023. So they are shown as "assumed", and the p90 uses a
+third of the life where nothing was lost yet.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arylcloud.core.errors import IntegrityError
+from arylcloud.pricing.ownrates import Factors, Kind, Tally, adverse, factors
 from arylcloud.pricing.table import SPOT, OfferTable
 
 MEAN_LIFE_H: Final[dict[str, float]] = {"<5%": 48, "5-10%": 24, "10-15%": 12, "15-20%": 8, ">20%": 4}
@@ -24,8 +26,10 @@ NO_BAND_LIFE_H: Final = 12.0
 P90_LIFE_FACTOR: Final = 1 / 3
 _TOLD_BY: Final = {"aws": "Spot Advisor band", "azure": "Azure eviction rate"}
 """What the bands of each cloud are called."""
+_ASSUMED: Final = "assumed: "
+_KIND: Final = ("cloud", "region", "instance_type")
 MIN_LOSSES: Final = 20
-"""Fewer losses than this say too little: the assumed life stays."""
+"""So many losses make a curve of their own; fewer correct the assumed life."""
 
 Quantile = Literal["mean", "p90"]
 Floats = NDArray[np.float64]
@@ -79,13 +83,21 @@ def nelson_aalen(lives_h: Floats, lost: NDArray[np.bool_]) -> SurvivalEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnHistory:
-    """What we saw ourselves of one instance type in a zone (None: anywhere in the region)."""
+    """What we saw ourselves of one instance type in a zone (None: in all of the region, its zones too)."""
 
     cloud: str
     region: str
     zone: str | None
     instance_type: str
-    estimate: SurvivalEstimate
+    hours: float
+    """Machine-hours watched."""
+    losses: int
+    estimate: SurvivalEstimate | None = None
+    """None: too few losses for a curve."""
+
+    @property
+    def kind(self) -> Kind:
+        return self.cloud, self.region, self.instance_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,48 +163,152 @@ def hazard_per_hour(
     advisor: SpotAdvisor | None = None,
     history: Iterable[OwnHistory] = (),
 ) -> Hazards:
-    """Losses per machine-hour of every row of ``table``: 0 on demand and reserved; on spot own
-    ``history`` of ≥ 20 losses (a zone's before its region's), else 1 / assumed mean life."""
+    """Losses per machine-hour of every row of ``table``: 0 on demand and reserved; on spot 1 / assumed mean
+    life, corrected by own ``history``; its own curve where a zone, or else its region, has lost ≥ 20."""
     advisor = bundled_advisor() if advisor is None else advisor
     advisors = (advisor, *advisor.also)
-    # a zone's own history after its region's, so that it stands
-    known = [own for own in sorted(history, key=_zoned) if own.estimate.losses >= MIN_LOSSES]
+    sources = _assumed(advisors)
     source = (table.market == SPOT).astype(np.int16)
     for number, one in enumerate(advisors):
         _apply_bands(table, one, source, 2 + number * len(MEAN_LIFE_H))
-    for number, own in enumerate(known, start=2 + len(advisors) * len(MEAN_LIFE_H)):
-        rows = (table.market == SPOT) & table.mask("cloud", [own.cloud])
-        rows &= table.mask("region", [own.region]) & table.mask("instance_type", [own.instance_type])
-        if own.zone is not None:
-            rows &= table.mask("zone", [own.zone])
-        source[rows] = number
-    rates, mean, p90 = (_rates(len(advisors), known, which) for which in (quantile, "mean", "p90"))
+    history = tuple(history)
+    if history:
+        _apply_own(table, advisors, history, source, sources)
+    mean = np.array([one.per_hour for one in sources])
+    p90 = np.array([one.p90_per_hour for one in sources])
     return Hazards(
-        rates=rates,
+        rates=mean if quantile == "mean" else p90,
         adverse=np.divide(p90, mean, out=np.ones_like(mean), where=mean > 0),
         source=source,
-        sources=(
-            "not interrupted by the cloud (on demand or reserved)",
-            f"assumed: no band, mean life {NO_BAND_LIFE_H:g} h",
-            *(
-                f"assumed: {_TOLD_BY[one.cloud]} {band} ({one.as_of}), mean life {life:g} h"
-                for one in advisors
-                for band, life in MEAN_LIFE_H.items()
-            ),
-            *(f"own history: {own.estimate.losses} losses, Nelson–Aalen" for own in known),
-        ),
+        sources=tuple(one.text for one in sources),
     )
 
 
-def _zoned(own: OwnHistory) -> bool:
-    return own.zone is not None
+@dataclass(frozen=True, slots=True)
+class _Source:
+    per_hour: float
+    p90_per_hour: float
+    text: str
 
 
-def _rates(advisors: int, known: Iterable[OwnHistory], quantile: Quantile) -> Floats:
-    """Losses per machine-hour by source: never, no band, each band of each cloud, own history."""
-    factor = 1.0 if quantile == "mean" else P90_LIFE_FACTOR
-    assumed = [1 / (life * factor) for life in (NO_BAND_LIFE_H, *[*MEAN_LIFE_H.values()] * advisors)]
-    return np.array([0.0, *assumed, *(own.estimate.per_hour(quantile) for own in known)])
+def _assumed(advisors: Iterable[SpotAdvisor]) -> list[_Source]:
+    """Never, no band, each band of each cloud."""
+    lives = [(NO_BAND_LIFE_H, f"no band, mean life {NO_BAND_LIFE_H:g} h")]
+    for one in advisors:
+        told = f"{_TOLD_BY[one.cloud]} {{}} ({one.as_of}), mean life {{:g}} h"
+        lives += [(life, told.format(band, life)) for band, life in MEAN_LIFE_H.items()]
+    never = _Source(0.0, 0.0, "not interrupted by the cloud (on demand or reserved)")
+    assumed = [_Source(1 / life, 1 / (life * P90_LIFE_FACTOR), f"{_ASSUMED}{text}") for life, text in lives]
+    return [never, *assumed]
+
+
+def _apply_own(
+    table: OfferTable,
+    advisors: tuple[SpotAdvisor, ...],
+    history: tuple[OwnHistory, ...],
+    source: NDArray[np.int16],
+    sources: list[_Source],
+) -> None:
+    """Adds sources, and sets ``source`` of the rows that they speak of: of a cloud, of a type in a region, of
+    a zone, the nearer ones later."""
+    regional = {own.kind: own for own in history if own.zone is None}
+    zonal = {(own.kind, own.zone): own for own in history if own.zone is not None and own.kind in regional}
+    assumed = {kind: _assumed_code(advisors, kind) for kind in regional}
+
+    def tally(own: OwnHistory) -> Tally:
+        expected = own.hours * sources[assumed[own.kind]].per_hour
+        return Tally(hours=own.hours, losses=own.losses, expected=expected)
+
+    found = factors(
+        {kind: tally(own) for kind, own in regional.items()},
+        {place: tally(own) for place, own in zonal.items()},
+    )
+    base = len(sources)
+    for cloud in found.cloud:
+        _apply_cloud(table, cloud, found, regional, source, sources[:base], sources)
+    for kind, rows in _rows_of(table, sorted(regional)).items():
+        own, before = regional[kind], sources[assumed[kind]]
+        seen = f"{_losses(own)} in {own.region}"
+        source[rows] = len(sources)
+        sources.append(_curve(own) or _corrected(before, found.kind[kind], own.losses, f"own: {seen}"))
+        names = [table.zone_names[code] if code >= 0 else None for code in table.zone[rows].tolist()]
+        for zone in sorted({name for name in names if name is not None and (kind, name) in zonal}):
+            here = zonal[kind, zone]
+            source[rows[[name == zone for name in names]]] = len(sources)
+            text = f"own: {_losses(here)} in {zone}" + (f", {seen}" if here.hours < own.hours else "")
+            theta = found.zone[kind, zone]
+            sources.append(_curve(here) or _corrected(before, theta, own.losses, text))
+
+
+def _apply_cloud(
+    table: OfferTable,
+    cloud: str,
+    found: Factors,
+    regional: Mapping[Kind, OwnHistory],
+    source: NDArray[np.int16],
+    base: list[_Source],
+    sources: list[_Source],
+) -> None:
+    """Each assumed life of a cloud's spot offers once more, corrected by all that was seen at that cloud."""
+    own = [one for kind, one in regional.items() if kind[0] == cloud]
+    total = OwnHistory(
+        cloud=cloud, region="", zone=None, instance_type="",
+        hours=sum(one.hours for one in own), losses=sum(one.losses for one in own),
+    )  # fmt: skip
+    rows = np.flatnonzero((source > 0) & table.mask("cloud", [cloud]))
+    used = np.bincount(source[rows], minlength=len(base))
+    turned = np.zeros(len(base), dtype=np.int16)
+    for code in np.flatnonzero(used).tolist():
+        turned[code] = len(sources)
+        text = f"own: {_losses(total)} of other machines at {cloud}"
+        sources.append(_corrected(base[code], found.cloud[cloud], 0, text))
+    source[rows] = turned.take(source[rows])
+
+
+def _rows_of(table: OfferTable, kinds: Iterable[Kind]) -> dict[Kind, NDArray[np.intp]]:
+    """Spot rows by cloud, region and type; a kind without an offer is left out."""
+    columns = [np.asarray(getattr(table, name), dtype=np.int64) for name in _KIND]
+    sizes = [len(table.vocabulary(name)) for name in _KIND]
+    wanted: dict[Kind, tuple[int, ...]] = {}
+    for kind in kinds:
+        codes = tuple(table.code(name, text) for name, text in zip(_KIND, kind, strict=True))
+        if min(codes) >= 0:
+            wanted[kind] = codes
+    numbers = np.zeros(sizes, dtype=np.int16)
+    for i, at in enumerate(wanted.values(), start=1):
+        numbers[at] = i
+    spot = np.flatnonzero(table.market == SPOT)
+    cloud, region, name = (column[spot] for column in columns)
+    number = numbers.ravel().take((cloud * sizes[1] + region) * sizes[2] + name)
+    known = np.flatnonzero(number)
+    return {kind: spot[known[number[known] == i]] for i, kind in enumerate(wanted, start=1)}
+
+
+def _curve(own: OwnHistory) -> _Source | None:
+    if own.estimate is None or own.estimate.losses < MIN_LOSSES:
+        return None
+    text = f"own history: {own.estimate.losses} losses, Nelson–Aalen"
+    return _Source(own.estimate.per_hour(), own.estimate.per_hour("p90"), text)
+
+
+def _corrected(before: _Source, theta: float, losses: int, seen: str) -> _Source:
+    rate = before.per_hour * theta
+    text = f"{seen}; before: {before.text.removeprefix(_ASSUMED)}"
+    return _Source(rate, rate * adverse(losses, 1 / P90_LIFE_FACTOR), text)
+
+
+def _losses(own: OwnHistory) -> str:
+    hours = f"{own.hours:.2g}" if own.hours < 10 else f"{own.hours:,.0f}"
+    return f"{own.losses or 'no'} {'loss' if own.losses == 1 else 'losses'} in {hours} h"
+
+
+def _assumed_code(advisors: Iterable[SpotAdvisor], kind: Kind) -> int:
+    """Position among ``_assumed``."""
+    for number, one in enumerate(advisors):
+        band = one.bands.get(kind[1:]) if one.cloud == kind[0] else None
+        if band is not None:
+            return 2 + number * len(MEAN_LIFE_H) + [*MEAN_LIFE_H].index(band)
+    return 1
 
 
 def _apply_bands(table: OfferTable, advisor: SpotAdvisor, source: NDArray[np.int16], first: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -10,17 +12,20 @@ import pytest
 from arylcloud.cli.compose import own_history
 from arylcloud.cli.settings import Folders
 from arylcloud.core import events as ev
-from arylcloud.core.errors import LocalStateError
+from arylcloud.core.errors import IntegrityError, LocalStateError
 from arylcloud.core.job import InlineRate, JobSpec, ProfileRef, Work
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import EndCause
-from arylcloud.launcher.history import lives, read
-from arylcloud.launcher.history import own_history as estimates
+from arylcloud.launcher import history
+from arylcloud.launcher.history import lives
 from arylcloud.launcher.journal_db import Database
+from arylcloud.launcher.lifebook import RECENT_S, Life, read
+from arylcloud.launcher.lifebook import own_history as told
 from arylcloud.planner.single import plan_job
 from arylcloud.pricing.table import from_offers
 
 HOUR = 3600.0
+NOW_S = 1e9
 SPEC = JobSpec(
     name="j", run="true", profile=ProfileRef(rates=(InlineRate(gpu="V100", count=1, rate=1.0),),
     unit="steps/s"), work=Work(amount=7200, unit="steps"),
@@ -67,25 +72,26 @@ def test_lives_of_spot_machines_and_how_they_ended() -> None:
         *machine("e", 4.0, where=offer("use1-az1", Market.ON_DEMAND)),
         *machine("f", 0.0, EndCause.TERMINATED),
     ]
-    found = lives([("j", e) for e in events], now_s=5 * HOUR)
-    # what runs is as old as the market's clock says, which goes twice as fast here
-    assert [(life.hours, life.lost) for life in found] == [
-        (3.0, True),
-        (2.0, False),
-        (1.0, True),
-        (10.0, False),
+    found = lives([(7.0, e) for e in events], last_s=5 * HOUR)
+    # what runs is as old as the market's clock said at the newest record; it goes twice as fast here
+    assert [(life.hours, life.lost, life.at_s) for life in found] == [
+        (3.0, True, 7.0),
+        (2.0, False, 7.0),
+        (1.0, True, 7.0),
+        (10.0, False, 5 * HOUR),
     ]
 
 
-def write(path: Path, events: list[ev.Event], job_id: str = "j") -> None:
+def write(
+    path: Path, events: list[ev.Event], job_id: str = "j", *, at_s: float = NOW_S, first: int = 1
+) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     database = Database(path)
-    database.insert_all(
-        [
-            ev.Record(job_id=job_id, seq=seq, at_s=0.0, writer="w", cause_id=None, event=event)
-            for seq, event in enumerate(events, start=1)
-        ]
-    )
+    records = [
+        ev.Record(job_id=job_id, seq=seq, at_s=at_s, writer="w", cause_id=None, event=event)
+        for seq, event in enumerate(events, start=first)
+    ]
+    assert database.insert_all(records)
     database.close()
 
 
@@ -93,31 +99,106 @@ def home(path: Path) -> Folders:
     return Folders(config=path / "config", state=path / "state", cache=path / "cache")
 
 
+def seen(folders: Folders, now_s: float = NOW_S) -> list[tuple[str | None, float, int]]:
+    return [(h.zone, round(h.hours, 6), h.losses) for h in read(folders.journal, now_s, folders.lives)]
+
+
 def test_a_home_that_has_lost_enough_plans_by_its_own_history(tmp_path: Path) -> None:
     folders = home(tmp_path)
     assert own_history(folders) == ()
     assert not folders.state.exists()
+    assert not folders.cache.exists()
     lost = [e for i in range(25) for e in machine(f"l{i}", 1.0 + i / 100)]
     write(folders.journal, [begun(), *lost])
     before = hashlib.sha256(folders.journal.read_bytes()).digest()
-    history = own_history(folders)
-    assert [(h.zone, h.estimate.losses) for h in history] == [(None, 25), ("use1-az1", 25)]
+    own = read(folders.journal, NOW_S, folders.lives)
+    assert [(h.zone, h.losses, h.estimate is not None) for h in own] == [
+        (None, 25, True),
+        ("use1-az1", 25, True),
+    ]
     assert hashlib.sha256(folders.journal.read_bytes()).digest() == before
     table = from_offers([offer("use1-az1"), offer("use1-az2")])
-    for candidate in plan_job(SPEC, table, history=history).candidates:
+    for candidate in plan_job(SPEC, table, history=own).candidates:
         assert candidate.hazard_source == "own history: 25 losses, Nelson–Aalen"
         assert candidate.interruptions_per_hour > 1  # none lived much longer than an hour
 
 
-def test_a_few_losses_say_nothing(tmp_path: Path) -> None:
+def test_a_few_losses_correct_what_is_assumed(tmp_path: Path) -> None:
     folders = home(tmp_path)
-    write(folders.journal, [begun(), *(e for i in range(19) for e in machine(f"l{i}", 1.0))])
-    assert read(folders.journal, 0.0) == ()
-    many = [
-        ("j", e)
-        for e in [begun(), *(e for i in range(40) for e in machine(f"t{i}", 1.0, EndCause.TERMINATED))]
-    ]
-    assert estimates(lives(many, 0.0)) == ()
+    write(folders.journal, [begun(), *(e for i in range(3) for e in machine(f"l{i}", 1.0))])
+    own = read(folders.journal, NOW_S, folders.lives)
+    table = from_offers([offer("use1-az1"), offer("use1-az2")])
+    plain, better = plan_job(SPEC, table), plan_job(SPEC, table, history=own)
+    assert better.chosen.hazard_source.startswith("own: 3 losses in 3 h in us")
+    assert any(better.chosen.hazard_source in why for why in better.why)
+    assert better.chosen.interruptions_per_hour > 1.5 * plain.chosen.interruptions_per_hour
+
+
+def test_a_minute_without_a_loss_is_nothing_seen_and_what_is_old_is_forgotten() -> None:
+    def life(hours: float, lost: bool, at_s: float = NOW_S) -> Life:
+        return Life(
+            cloud="aws", region="r", zone="z", instance_type="t", hours=hours, lost=lost, at_s=at_s
+        )  # fmt: skip
+
+    assert told([life(0.5, False)], NOW_S) == ()
+    assert [h.hours for h in told([life(0.5, False)] * 2, NOW_S)] == [1.0, 1.0]
+    assert [h.losses for h in told([life(0.5, True)], NOW_S)] == [1, 1]
+    old = life(50.0, True, NOW_S - RECENT_S - 1)
+    assert told([old], NOW_S) == ()
+    assert [h.losses for h in told([old, life(5.0, False)], NOW_S)] == [0, 0]
+
+
+def test_a_job_is_folded_again_only_when_it_has_gone_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = home(tmp_path)
+    write(folders.journal, [begun(), *machine("a", 3.0)], "one")
+    write(folders.journal, [begun(), *machine("b", 2.0, EndCause.TERMINATED)], "two")
+    folded: list[float] = []
+    fold = history.fold
+
+    def counted(rows: Iterable[tuple[float, bytes]], last_s: float, what: str) -> tuple[Life, ...]:
+        folded.append(last_s)
+        return fold(rows, last_s, what)
+
+    monkeypatch.setattr(history, "fold", counted)
+    assert seen(folders) == [(None, 5.0, 1), ("use1-az1", 5.0, 1)]
+    assert len(folded) == 2
+    kept = folders.lives.read_bytes()
+    assert seen(folders) == [(None, 5.0, 1), ("use1-az1", 5.0, 1)]
+    assert len(folded) == 2
+    assert folders.lives.read_bytes() == kept
+    write(folders.journal, machine("c", 1.0), "two", first=5)
+    assert seen(folders) == [(None, 6.0, 2), ("use1-az1", 6.0, 2)]
+    assert len(folded) == 3
+    # records that were set aside, and others with their numbers: it is another history
+    database = Database(folders.journal)
+    database.set_aside("two", 5)
+    database.close()
+    write(folders.journal, machine("c", 4.0), "two", first=5)
+    assert seen(folders) == [(None, 9.0, 2), ("use1-az1", 9.0, 2)]
+    assert len(folded) == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", '{"schema_version": 9, "jobs": {}}', '{"schema_version": 1, "jobs": {"j": 1}}',
+     '{"schema_version": 1, "jobs": {"j": [5, "", [["aws", "r", null, "t", "x", true, 0]]]}}'],
+)  # fmt: skip
+def test_what_was_kept_may_be_anything(tmp_path: Path, text: str) -> None:
+    folders = home(tmp_path)
+    write(folders.journal, [begun(), *machine("a", 3.0)])
+    folders.cache.mkdir()
+    folders.lives.write_text(text)
+    assert seen(folders) == [(None, 3.0, 1), ("use1-az1", 3.0, 1)]
+    assert list(json.loads(folders.lives.read_text())["jobs"]) == ["j"]
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
+    folders = home(tmp_path)
+    write(folders.journal, [begun(), *machine("a", 3.0)])
+    folders.cache.write_text("a file where the folder should be")
+    assert seen(folders) == [(None, 3.0, 1), ("use1-az1", 3.0, 1)]
 
 
 def test_a_journal_that_is_none_is_said_and_plans_go_on(
@@ -127,6 +208,13 @@ def test_a_journal_that_is_none_is_said_and_plans_go_on(
     folders.journal.parent.mkdir(parents=True)
     folders.journal.write_bytes(b"no database" * 100)
     with pytest.raises(LocalStateError, match="cannot be read"):
-        read(folders.journal, 0.0)
+        read(folders.journal, 0.0, folders.lives)
     assert own_history(folders) == ()
     assert "own history is not used" in capsys.readouterr().err
+    folders.journal.unlink()
+    write(folders.journal, [begun()])
+    database = Database(folders.journal)
+    database._connection.execute("UPDATE records SET body = 'text'")
+    database.close()
+    with pytest.raises(IntegrityError, match="records that are none"):
+        read(folders.journal, 0.0, folders.lives)
