@@ -1,0 +1,162 @@
+"""When a command trains, where it stopped, and what it had committed by then; at the bounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from support.situation import (
+    BEGUN_S,
+    CLOCK,
+    NOW_S,
+    beat,
+    draft,
+    elastic,
+    epoch,
+    events,
+    failure,
+    lease,
+    machine,
+    saved,
+    training,
+)
+
+from arylcloud.core import events as ev
+from arylcloud.core.phases import LeasePhase
+from arylcloud.core.ports import EndCause, MachineState
+from arylcloud.core.protocol import AgentPhase
+from arylcloud.launcher import actions as act
+from arylcloud.launcher.reconcile import facts
+from arylcloud.launcher.reconcile.draft import Draft
+from arylcloud.launcher.state import Lease
+
+A, B = lease(0), lease(1)
+SUSPECT, ENDING = LeasePhase.SUSPECT, LeasePhase.ENDING
+LATE_S = CLOCK.market_s(NOW_S) - 7.0
+"""After its launch."""
+
+
+def noted(*of: Lease, **more: Any) -> Draft:
+    d = draft(*of, **more)
+    facts.note_facts(d)
+    return d
+
+
+def causes(d: Draft, kind: type) -> list[str | None]:
+    return [a.cause_id for a in d.actions if isinstance(a, act.Note) and isinstance(a.event, kind)]
+
+
+def test_a_command_that_shows_its_first_step() -> None:
+    said = [beat(A, at_s=5000.0, first_step_s=4970.0), beat(B)]
+    d = noted(A, B, beats=said, epochs=[epoch(1, A, B, resume_step=40)])
+    (begun,) = events(d, ev.TrainingStarted)
+    assert (begun.epoch, begun.lease_id, begun.at_s, begun.step) == (1, A.lease_id, 4970.0, 40)
+    assert begun.ran_s == 31.0, "thirty by its own clock, and a second since that beat"
+    assert causes(d, ev.TrainingStarted) == ["beat 7"]
+    ahead = noted(A, beats=[beat(A, at_s=5000.0, first_step_s=5010.0)])
+    assert events(ahead, ev.TrainingStarted)[0].ran_s == 1.0
+
+
+def test_not_twice_and_not_of_another_epoch() -> None:
+    said = [beat(A, epoch=3, first_step_s=BEGUN_S + 5.0)]
+    two = [epoch(1, A), epoch(2), epoch(3, A)]
+    own = training(A, 3, started_at_s=1.0)
+    assert not events(noted(A, epochs=two, beats=said, state={"trainings": (own,)}), ev.TrainingStarted)
+    before = training(A, 1, stopped_at_s=NOW_S)
+    still = noted(A, epochs=two, beats=said, state={"trainings": (before,)})
+    assert not events(still, ev.TrainingStarted), "the epoch before's, still on show"
+    fresh = [beat(A, epoch=3, first_step_s=NOW_S)]
+    assert events(noted(A, epochs=two, beats=fresh, state={"trainings": (before,)}), ev.TrainingStarted)
+    old = [beat(A, epoch=1, first_step_s=NOW_S)]
+    assert not events(noted(A, epochs=two, beats=old), ev.TrainingStarted)
+
+
+RUNS = training(A, first_step=3)
+
+
+def stopped(said: Any, *, of: Lease = A, epochs: Any = None, job: Any = None, **more: Any) -> Any:
+    d = noted(
+        of,
+        job=job,
+        epochs=epochs or [epoch(1, A, resume_step=3)],
+        beats=[said] if said else [],
+        state={"trainings": (RUNS,), **more.pop("state", {})},
+        **more,
+    )
+    found = events(d, ev.TrainingStopped)
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def test_one_that_has_handed_over_has_stopped() -> None:
+    found = stopped(beat(A, AgentPhase.DRAINED, drained_epoch=1, step=55))
+    assert (found.epoch, found.lease_id, found.at_s, found.how) == (1, A.lease_id, NOW_S, "drained")
+    assert (found.last_step, found.committed_step, found.committed_saved_at_s) == (55, 3, None)
+    assert stopped(beat(A, step=55)) is None
+    assert stopped(beat(A, AgentPhase.DRAINED, drained_epoch=1, committed="m")) is None, "not to be seen yet"
+    assert stopped(None) is None
+    done = replace(RUNS, stopped_at_s=1.0)
+    again = beat(A, AgentPhase.DRAINED, drained_epoch=1)
+    assert stopped(again, state={"trainings": (done,)}) is None
+    assert stopped(again, of=replace(A, phase=ENDING)) is None
+
+
+def test_how_far_it_had_come() -> None:
+    said = beat(A, AgentPhase.DRAINED, 2, drained_epoch=2, step=55)
+    saves = (saved("m", step=40), saved("n", step=50), saved("r", step=52), saved("o", 2, step=60))
+    found = stopped(said, state={"checkpoints": saves, "rejected": frozenset({"r"})})
+    assert (found.last_step, found.committed_step, found.committed_saved_at_s) == (55, 50, BEGUN_S + 50)
+    found = stopped(replace(said, step=45), state={"checkpoints": saves[:2]})
+    assert found.last_step == 50, "at least what it had committed"
+    found = stopped(replace(said, step=None))
+    assert found.last_step == 3, "at least what it began with"
+    old = stopped(beat(A, AgentPhase.BROKEN, 0, step=99, drained_epoch=1))
+    assert old.last_step == 3, "a step of another epoch says nothing"
+    early = stopped(replace(said, at_s=1.0))
+    assert early.at_s == RUNS.started_at_s, "never before it began"
+
+
+def test_its_end_says_how_and_when() -> None:
+    said = beat(A, AgentPhase.EXITED, drained_epoch=1, step=20)
+    for changes, how in (
+        ({}, "exited"),
+        ({"signalled": True}, "drained"),
+        ({"signalled": True, "finished": True}, "exited"),
+    ):
+        end = failure(A, at_s=NOW_S - 30.0, step=25, **changes)
+        found = stopped(said, observed={"ends": (end,)})
+        assert (found.how, found.at_s, found.last_step) == (how, NOW_S - 30.0, 25)
+    end = failure(A, at_s=1.0, step=None)
+    found = stopped(said, observed={"ends": (end,)})
+    assert (found.at_s, found.last_step) == (RUNS.started_at_s, 20)
+    for other in (failure(A, 1, at_s=5.0), failure(A, epoch=2)):
+        assert stopped(said, observed={"ends": (other,)}).how == "drained"
+
+
+def test_one_that_is_left_behind_has_stopped_as_far_as_it_counts() -> None:
+    silent = replace(A, phase=SUSPECT)
+    later = [epoch(1, A, B), epoch(2), epoch(3, B)]
+    d = noted(
+        silent,
+        B,
+        job=elastic(),
+        epochs=later,
+        beats=[beat(A, step=30), beat(B, epoch=3)],
+        observed={"heard_s_ago": {A.lease_id: 60.0, B.lease_id: 1.0}},
+        state={"trainings": (RUNS,)},
+    )
+    (found,) = events(d, ev.TrainingStopped)
+    assert (found.how, found.last_step) == ("lost", 30)
+    quiet = {"observed": {"heard_s_ago": {A.lease_id: 60.0}}}
+    assert stopped(beat(A), of=silent, **quiet) is None, "its epoch is the newest"
+    assert stopped(beat(A), epochs=[*later[:2], epoch(3, A)]) is None, "it is heard"
+
+
+def test_with_its_machine_its_training_has_stopped() -> None:
+    gone = machine(A, state=MachineState.GONE, ended_s=LATE_S, end_cause=EndCause.INTERRUPTED)
+    found = stopped(beat(A, step=30), machines=[gone])
+    assert (found.how, found.last_step) == ("lost", 30)
+    assert stopped(None, machines=[gone]).at_s == RUNS.started_at_s
+    other = replace(RUNS, lease_id=B.lease_id)
+    d = noted(A, B, machines=[gone, machine(B)], state={"trainings": (other,)})
+    assert not events(d, ev.TrainingStopped)
