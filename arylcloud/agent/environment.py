@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from arylcloud.agent.config import PRIVATE, Config
+from arylcloud.core.errors import IntegrityError
 from arylcloud.core.job import JobSpec
+from arylcloud.core.pipeline import Pipelines
 from arylcloud.core.protocol import EpochDoc
 
 
@@ -49,7 +51,8 @@ def base(config: Config, spec: JobSpec, secrets: Mapping[str, str]) -> dict[str,
 
 
 def of_rank(env: Mapping[str, str], epoch: EpochDoc, rank: int, progress_file: Path) -> dict[str, str]:
-    """``env`` with this epoch's membership; addresses are in order of rank, one a line."""
+    """``env`` with this epoch's membership; addresses are in order of rank, one a line. Of a job that trains
+    by pipeline templates, where :func:`pipeline_document` lies."""
     members = sorted(epoch.members, key=lambda m: m.rank)
     addresses = "\n".join(m.address for m in members)
     found = {
@@ -68,4 +71,37 @@ def of_rank(env: Mapping[str, str], epoch: EpochDoc, rank: int, progress_file: P
     }
     if epoch.checkpoint_interval_s is not None:
         found["ARYL_CHECKPOINT_INTERVAL_S"] = repr(epoch.checkpoint_interval_s)
+    if epoch.pipelines is not None:
+        found["ARYL_PIPELINE_FILE"] = str(pipeline_file(progress_file))
     return found
+
+
+def pipeline_file(progress_file: Path) -> Path:
+    """One per epoch, beside its progress file."""
+    return progress_file.with_name(f"pipeline-{progress_file.name.removeprefix('progress-')}")
+
+
+def pipeline_document(pipelines: Pipelines, rank: int) -> dict[str, object]:
+    """What ``arylcloud.training.info().pipeline`` reads: what this rank holds, and who holds the rest.
+
+    Layers from 0, runs as ``[first, last)``. IntegrityError if the rank holds nothing."""
+    for i, replica in enumerate(pipelines.replicas):
+        for j, stage in enumerate(replica.stages):
+            if stage.rank == rank:
+                return {
+                    "layers": pipelines.layers,
+                    "replica": i,
+                    "stage": j,
+                    "first": stage.first,
+                    "last": stage.last,
+                    "fetch": [list(run) for run in stage.fetch],
+                    "replicas": [
+                        {
+                            "ranks": list(r.ranks),
+                            "stages": [[s.first, s.last] for s in r.stages],
+                            "microbatches": r.microbatches,
+                        }
+                        for r in pipelines.replicas
+                    ],
+                }
+    raise IntegrityError(f"no replica of this epoch has rank {rank}")

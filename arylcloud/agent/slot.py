@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -76,6 +77,9 @@ class Slot:
         """What goes wrong is in ``failed``: the machine is at fault, not the job."""
         self._resumed_step = resumed_step
         try:
+            if epoch.pipelines is not None:
+                told = environment.pipeline_document(epoch.pipelines, rank)
+                environment.pipeline_file(self.progress_file(epoch)).write_text(json.dumps(told))
             stream = self._stream = self._shipper.stream(rank_stream(epoch.number, rank))
             pulse = self.pulse = Pulse(self._clock.monotonic_s(), resumed_step or 0)
 

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from arylcloud.cli.output import rate, usd
+from arylcloud.cli.pipelines import pipelines_text
 from arylcloud.core import events as ev
 from arylcloud.core.phases import JobPhase
 
@@ -95,7 +96,8 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
             if not event.members:
                 return f"asked to save and hand over ({event.reason})"
             start = "from the beginning" if event.resume_from is None else f"from step {event.resume_step:,}"
-            return f"epoch {event.number}, attempt {event.attempt}: starting {start} ({event.reason})"
+            said = f"epoch {event.number}, attempt {event.attempt}: starting {start} ({event.reason})"
+            return said if event.pipelines is None else f"{said}; {pipelines_text(event.pipelines)}"
         case ev.TrainingStarted():
             return f"training at step {event.step:,}"
         case ev.TrainingStopped():

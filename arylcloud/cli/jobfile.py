@@ -20,6 +20,7 @@ from arylcloud.cli.jobsections import (
     hung_of,
     migrate_of,
     objective_of,
+    pipeline_of,
     profile_of,
     read_objective,
 )
@@ -37,6 +38,7 @@ from arylcloud.core.job import (
     Resources,
     Work,
 )
+from arylcloud.core.pipeline import problem
 
 NOTIFY_ENV = "ARYL_NOTIFY"
 """Where the address to notify is looked for, if not in a job file; no secret of a user's has this name."""
@@ -147,6 +149,10 @@ def load_job(
         constraints=Constraints(**draft.constraints),
         **draft.fields,
     )
+    if spec.pipeline is not None:
+        wrong = problem(spec.pipeline, spec.nodes_min, spec.nodes_max)
+        if wrong is not None:
+            raise UsageError(f"{path}: aryl.pipeline: {wrong[0]}", hint=wrong[1])
     values = {name: value for name, value in secrets.items() if value is not None}
     return spec, values if draft.notify is None else {**values, NOTIFY_ENV: draft.notify}
 
@@ -207,6 +213,8 @@ def _read_aryl(aryl: Section | None, draft: _Draft) -> bool:
     draft.put("market", market)
     if nodes := aryl.get("nodes", units.parse_nodes):
         draft.fields["nodes_min"], draft.fields["nodes_max"] = nodes
+    if pipeline := aryl.take("pipeline"):
+        draft.put("pipeline", pipeline_of(pipeline.section()))
     if data := aryl.take("data"):
         draft.put("data", tuple(dataset_of(item.section()) for item in data.items()))
     if checkpoint := aryl.take("checkpoint"):

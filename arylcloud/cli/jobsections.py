@@ -1,4 +1,4 @@
-"""What stands below ``aryl:``, key by key: profile, objective, data, checkpoint, migrate."""
+"""What stands below ``aryl:``, key by key: profile, objective, data, checkpoint, pipeline, migrate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from arylcloud.core.job import (
     ProfileRef,
     TransformerShape,
 )
+from arylcloud.core.pipeline import PipelineSpec
 
+MOST_LAYERS: Final = 128
 _TIMES: Final = re.compile(r"(\d+(?:\.\d+)?)\s*[xX×]\Z")
 
 
@@ -174,6 +176,47 @@ def _steps(value: object, *, what: str) -> int:
             raise UsageError(f"{what}: {value!r} is not a number of steps", hint=f"{what}: 10000 steps")
         return units.parse_count(amount, what=what)
     return units.parse_count(value, what=what)
+
+
+def pipeline_of(section: Section) -> PipelineSpec:
+    """``{layers, machines, failures, microbatches}``; whether the job's machines do is asked later."""
+    layers = section.take("layers")
+    machines = section.get("machines", units.parse_count)
+    failures = section.get("failures", _or_none)
+    microbatches = section.get("microbatches", units.parse_count)
+    section.finish()
+    if layers is None or machines is None or microbatches is None:
+        raise UsageError(
+            f"{section.value.what}: pipeline needs layers, machines and microbatches",
+            hint="pipeline: {layers: 24, machines: 2, microbatches: 32}",
+        )
+    return PipelineSpec(
+        layer_s=_layer_s(layers),
+        least_nodes=machines,
+        failures=1 if failures is None else failures,
+        microbatches=microbatches,
+    )
+
+
+def _or_none(value: object, *, what: str) -> int:
+    return units.parse_count(value, what=what, least=0)
+
+
+def _layer_s(value: Value) -> tuple[float, ...]:
+    """How many (all alike), or the seconds of each."""
+    if not value.is_list:
+        count = units.parse_count(value.plain, what=value.what)
+        found = [1.0] * min(count, MOST_LAYERS + 1)
+    else:
+        found = [units.parse_number(item.plain, what=item.what) for item in value.items()]
+    if not 1 <= len(found) <= MOST_LAYERS:
+        raise UsageError(
+            f"{value.what}: 1 to {MOST_LAYERS} layers are expected",
+            hint="of more, name neighbours together as one layer",
+        )
+    if min(found) <= 0:
+        raise UsageError(f"{value.what}: a layer's seconds must be more than zero")
+    return tuple(found)
 
 
 def migrate_of(value: Value) -> MigrateSpec:

@@ -88,6 +88,7 @@ def _reading(state: JobState) -> tuple[Reading, str | None]:
 
 def _document(state: JobState, reading: Reading) -> dict[str, Any]:
     from arylcloud.cli.money import spent
+    from arylcloud.cli.pipelines import pipelines_document, pipelines_of
 
     return {
         "job_id": state.job_id,
@@ -115,6 +116,7 @@ def _document(state: JobState, reading: Reading) -> dict[str, Any]:
             "min": state.spec.nodes_min,
             "max": state.spec.nodes_max,
         },
+        "pipeline": pipelines_document(pipelines_of(state)),
         "saves": reading.saves,
         "usd_so_far": spent(state),
         "eta": None if reading.eta_s is None else (reading.at_s or time.time()) + reading.eta_s,
@@ -136,6 +138,7 @@ def _print(state: JobState, reading: Reading, problem: str | None, launcher: str
     from arylcloud.cli.describe import offer_text
     from arylcloud.cli.money import spent
     from arylcloud.cli.output import hanging, rate, seconds, stdout, usd
+    from arylcloud.cli.pipelines import pipelines_of, pipelines_text
     from arylcloud.cli.saves import saves_text
 
     def row(label: str, text: str) -> None:
@@ -164,6 +167,8 @@ def _print(state: JobState, reading: Reading, problem: str | None, launcher: str
         pinned = " (asked for: `arylcloud scale JOB auto` frees it)" if state.size_pinned else ""
         range_ = f"{state.spec.nodes_min}..{state.spec.nodes_max}"
         row("nodes", f"{_present(state)} at work, {state.wanted} wanted, of {range_}{pinned}")
+    if (pipelines := pipelines_of(state)) is not None:
+        row("pipeline", pipelines_text(pipelines))
     fixed = state.spec.checkpoint.interval_s is not None
     if reading.saves is not None and (saves := saves_text(reading.saves, fixed=fixed)) is not None:
         row("saves", saves)

@@ -24,6 +24,7 @@ from arylcloud.core.events_money import StallSeen as StallSeen
 from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import JobPhase, LeasePhase
+from arylcloud.core.pipeline import Pipelines
 from arylcloud.core.ports import Billing
 from arylcloud.core.protocol import Member
 
@@ -170,6 +171,8 @@ class EpochOpened:
     """See ``EpochDoc.grace_s``."""
 
 
+    pipelines: Pipelines | None = None
+    """See ``EpochDoc.pipelines``."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeChosen:
     """How many machines an elastic job should have from now on."""

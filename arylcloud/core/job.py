@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from arylcloud.core.pipeline import PipelineSpec
+
 MarketChoice = Literal["auto", "spot", "on_demand"]
 OnNodeLoss = Literal["shrink", "replace", "restart", "fail"]
 Recovery = Literal["auto", "none"]
@@ -175,6 +177,8 @@ class JobSpec:
     market: MarketChoice = "auto"
     nodes_min: int = 1
     nodes_max: int = 1
+    pipeline: PipelineSpec | None = None
+    """It trains by pipeline templates: each rank is told which layers it holds. None = it is not."""
     data: tuple[DataSet, ...] = ()
     checkpoint: CheckpointSpec = CheckpointSpec()
     on_node_loss: OnNodeLoss = "replace"

@@ -37,6 +37,7 @@ from typing import Any, Literal
 
 from arylcloud.core.codec import SCHEMA_VERSION
 from arylcloud.core.job import JobSpec
+from arylcloud.core.pipeline import Pipelines
 
 JOB_KEY = "job.json"
 LAUNCHER_KEY = "launcher.json"
@@ -198,6 +199,8 @@ class EpochDoc:
     grace_s: float | None = None
     """At most so long between the signal and SIGKILL, for whoever still runs an older epoch: one of its ranks
     is gone, and what the others wait for in their collectives will never come. None = the job's own."""
+    pipelines: Pipelines | None = None
+    """Which layers each rank holds, of a job that trains by pipeline templates."""
     master_port: int = 29500
     schema_version: int = SCHEMA_VERSION
 

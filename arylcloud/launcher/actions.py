@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from arylcloud.core.events import Event, Purpose
 from arylcloud.core.offer import Offer
+from arylcloud.core.pipeline import Pipelines
 from arylcloud.core.ports import Capabilities, Machine
 from arylcloud.core.protocol import EndDoc, Heartbeat, Member, RequestDoc
 
@@ -60,6 +61,7 @@ class OpenEpoch:
     resume_step: int
     reason: str
     grace_s: float | None = None
+    pipelines: Pipelines | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ def publish(
         checkpoint_interval_s=checkpoint_interval_s if epoch.members else None,
         losses_per_hour=losses_per_hour if epoch.members else None,
         grace_s=epoch.grace_s,
+        pipelines=epoch.pipelines,
     )
     probe("before epoch document")
     key = mail.epoch_key(number)

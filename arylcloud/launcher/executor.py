@@ -135,6 +135,7 @@ class Executor:
                     resume_step=action.resume_step,
                     reason=action.reason,
                     grace_s=action.grace_s,
+                    pipelines=action.pipelines,
                 )
                 state = self.note(state, event)
                 self._publish(state, action.number)

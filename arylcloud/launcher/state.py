@@ -9,6 +9,7 @@ from arylcloud.core.clock import MarketClock
 from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import JobPhase, LeasePhase
+from arylcloud.core.pipeline import Pipelines
 from arylcloud.core.ports import Billing, PricePoint
 from arylcloud.core.protocol import Member
 
@@ -94,6 +95,7 @@ class Epoch:
     opened_at_s: float
     reason: str
     grace_s: float | None = None
+    pipelines: Pipelines | None = None
 
     @property
     def drain(self) -> bool:

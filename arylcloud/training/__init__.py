@@ -34,6 +34,9 @@ unfinished.
 last save held up the training): null where unknown; ``at_s``: Unix seconds; ``finished``: all work is
 done, so that an exit 0 after a signal of ours is the end of the job, not a hand-over.
 
+**The pipeline file**, ``$ARYL_PIPELINE_FILE``, is there where the job has ``aryl: pipeline``: which layers
+this node holds in this epoch, and who holds the others; ``info().pipeline`` reads it.
+
 **The notice file**, ``$ARYL_NOTICE_FILE``, appears when the cloud takes the machine back:
 ``{"action": "terminate", "at_s": <Unix seconds at which it acts>, "seen_s": …}``. **The warning file**,
 ``$ARYL_WARNING_FILE``, appears when the cloud only thinks that it may: ``{"seen_s": …}``.
@@ -42,6 +45,7 @@ done, so that an exit 0 after a signal of ours is the end of the job, not a hand
 from arylcloud.training.batches import Micro, Step, Steps, scaled_rate
 from arylcloud.training.checkpoints import COMPLETE, completed, latest, save, should_checkpoint
 from arylcloud.training.environment import Info, info
+from arylcloud.training.pipeline import Pipeline, Replica
 from arylcloud.training.progress import finished, progress
 from arylcloud.training.sampling import Order
 from arylcloud.training.stopping import install, notice_seconds_left, should_stop
@@ -51,6 +55,8 @@ __all__ = [
     "Info",
     "Micro",
     "Order",
+    "Pipeline",
+    "Replica",
     "Step",
     "Steps",
     "completed",

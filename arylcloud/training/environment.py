@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from arylcloud.training.pipeline import Pipeline, read_pipeline
+
 DEFAULT_DIR = "checkpoints"
 
 
@@ -29,10 +31,13 @@ class Info:
     warning_file: Path | None
     checkpoint_interval_s: float | None
     """What is advised at present (Young/Daly); None = no advice."""
+    pipeline: Pipeline | None = None
+    """Which layers this node holds; None = the job does not train by pipeline templates."""
 
 
 def info() -> Info:
-    """Read afresh at every call; numbers that are none count as absent."""
+    """Read afresh at every call; numbers that are none count as absent. Raises OSError or ValueError where
+    ``$ARYL_PIPELINE_FILE`` is named and cannot be read: no node may guess what it holds."""
     env = os.environ
     return Info(
         job_id=env.get("ARYL_JOB_ID") or None,
@@ -45,6 +50,7 @@ def info() -> Info:
         notice_file=_path(env.get("ARYL_NOTICE_FILE")),
         warning_file=_path(env.get("ARYL_WARNING_FILE")),
         checkpoint_interval_s=_interval_s(),
+        pipeline=read_pipeline(env.get("ARYL_PIPELINE_FILE")),
     )
 
 

@@ -13,6 +13,7 @@ from arylcloud.core import events as ev
 from arylcloud.core import tokens
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import JobPhase, LeasePhase
+from arylcloud.core.pipeline import Pipelines
 from arylcloud.core.ports import Machine, MachineState
 from arylcloud.core.protocol import AgentPhase, Heartbeat, Member
 from arylcloud.launcher import actions as act
@@ -258,7 +259,13 @@ class Draft:
             until_s=lease.until_s,
         )
 
-    def open_epoch(self, members: tuple[Member, ...], reason: str, grace_s: float | None = None) -> None:
+    def open_epoch(
+        self,
+        members: tuple[Member, ...],
+        reason: str,
+        grace_s: float | None = None,
+        pipelines: Pipelines | None = None,
+    ) -> None:
         """The next epoch. With members it resumes from the lineage; without, it is a drain."""
         newest = self.state.epoch
         lineage = self.state.lineage
@@ -282,6 +289,7 @@ class Draft:
                 reason=reason,
                 grace_s=grace_s,
             )
+            pipelines=pipelines,
         )
 
     def notify(self, topic: str, text: str) -> None:
@@ -293,6 +301,7 @@ class Draft:
     def _fold(self, event: ev.Event) -> None:
         record = ev.Record(
             job_id=self.state.job_id,
+                pipelines=pipelines,
             seq=self.state.seq + 1,
             at_s=self.now_s,
             writer="",

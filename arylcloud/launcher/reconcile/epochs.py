@@ -8,6 +8,7 @@ from arylcloud.launcher import actions as act
 from arylcloud.launcher.reconcile.draft import HEARD, Draft
 from arylcloud.launcher.reconcile.echo import echoed
 from arylcloud.launcher.reconcile.membership import Change, change, left_behind, next_members
+from arylcloud.launcher.reconcile.pipelines import assigned
 from arylcloud.launcher.state import Epoch, Lease
 
 
@@ -41,7 +42,7 @@ def advance(d: Draft) -> None:
         here = {m.lease_id for m in coming}
         again = epoch is not None and found is not None and here == {m.lease_id for m in epoch.members}
         reason = found.why if again and found is not None and found.at_once else _reason(d, epoch, here)
-        d.open_epoch(coming, reason, grace_s)
+        d.open_epoch(coming, reason, grace_s, assigned(d, coming))
 
 
 def handed_over(d: Draft, epoch: Epoch, change: Change | None, *, wait: bool = False) -> bool:

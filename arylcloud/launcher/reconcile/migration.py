@@ -12,6 +12,7 @@ from arylcloud.launcher.offers import barred, covers
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.reconcile.epochs import handed_over, intact
 from arylcloud.launcher.reconcile.membership import Change, gang, prefetched, survives
+from arylcloud.launcher.reconcile.pipelines import assigned
 from arylcloud.launcher.reconcile.slots import lease_until_s
 from arylcloud.launcher.state import Epoch, Lease
 
@@ -128,7 +129,8 @@ def _go_on(d: Draft, epoch: Epoch) -> None:
         return
     members_offer, started_s = targets[min(targets)].offer, d.state.migration_at_s
     took_usd = _double_usd(d, targets.values())
-    d.open_epoch(members, f"moved to {members_offer.key}")
+    pipelines = assigned(d, members)
+    d.open_epoch(members, f"moved to {members_offer.key}", pipelines=pipelines)
     for lease in old:
         if lease.phase is not LeasePhase.ENDING and lease.open:
             d.end(lease, "migrated", f"the job has moved to {members_offer.key}")

@@ -64,8 +64,12 @@ def _with_stages(layers: Layers, gpus_per_node: int, most: int, stages: int) -> 
                     continue
                 rest = (free or gpus_per_node) - g
                 ahead = 1 if free == 0 else 0
-                rows = slice(0, most + 1 - ahead)
-                target = slice(ahead, most + 1)
+                # nodes begun by so many stages: none of them is empty, none holds more than one per GPU
+                least, largest = -(-position // gpus_per_node), min(position, most - ahead)
+                if largest < least:
+                    continue
+                rows = slice(least, largest + 1)
+                target = slice(least + ahead, largest + 1 + ahead)
                 time = seconds[g][None, :, :]
                 was = total[rows, free, :, None]
                 larger = time > slow[rows, free, :, None]

@@ -80,21 +80,43 @@ def plan_table(
         raise InfeasibleError(
             f"{microbatches} microbatches for {failures + 1} pipelines", hint="a larger batch"
         )
-    rows: dict[int, Row] = {}
-    for world in range(first, nodes + 1):
-        sizes = _pipelines(templates, world, failures + 1, microbatches)
-        share, seconds = distribute([templates[n] for n in sizes], microbatches)
-        whole = seconds + (sync_s if len(sizes) > 1 else 0.0)
-        rows[world] = Row(
-            nodes=world,
-            pipelines=sizes,
-            microbatches=share,
-            iteration_s=whole,
-            samples_per_s=microbatches * samples_per_microbatch / whole,
-            losses_with_copies=world - first,
-            losses_until_restart=world - n0,
+    rows = {
+        world: row(
+            templates,
+            world=world,
+            failures=failures,
+            microbatches=microbatches,
+            samples_per_microbatch=samples_per_microbatch,
+            sync_s=sync_s,
         )
+        for world in range(first, nodes + 1)
+    }
     return PlanTable(least_nodes=n0, failures=failures, templates=templates, rows=rows)
+
+
+def row(
+    templates: Mapping[int, Template],
+    *,
+    world: int,
+    failures: int,
+    microbatches: int,
+    samples_per_microbatch: int = 1,
+    sync_s: float = 0.0,
+) -> Row:
+    """One row alone. InfeasibleError where no pipelines of these sizes make up ``world`` nodes."""
+    n0 = min(templates)
+    sizes = _pipelines(templates, world, failures + 1, microbatches)
+    share, seconds = distribute([templates[n] for n in sizes], microbatches)
+    whole = seconds + (sync_s if len(sizes) > 1 else 0.0)
+    return Row(
+        nodes=world,
+        pipelines=sizes,
+        microbatches=share,
+        iteration_s=whole,
+        samples_per_s=microbatches * samples_per_microbatch / whole,
+        losses_with_copies=world - (failures + 1) * n0,
+        losses_until_restart=world - n0,
+    )
 
 
 def distribute(pipelines: list[Template], microbatches: int) -> tuple[tuple[int, ...], float]:
