@@ -169,10 +169,10 @@ class EpochOpened:
     reason: str
     grace_s: float | None = None
     """See ``EpochDoc.grace_s``."""
-
-
     pipelines: Pipelines | None = None
     """See ``EpochDoc.pipelines``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeChosen:
     """How many machines an elastic job should have from now on."""

@@ -188,8 +188,8 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 opened_at_s=at_s,
                 reason=event.reason,
                 grace_s=event.grace_s,
-            )
                 pipelines=event.pipelines,
+            )
             if state.epochs and event.number != state.epochs[-1].number + 1:
                 raise IntegrityError(f"epoch {event.number} follows {state.epochs[-1].number}")
             return replace(state, epochs=(*state.epochs, epoch))

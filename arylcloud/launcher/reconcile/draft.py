@@ -277,6 +277,7 @@ class Draft:
             resume_step=lineage.step if lineage and members else 0,
             reason=reason,
             grace_s=grace_s,
+            pipelines=pipelines,
         )
         self.actions.append(action)
         self._fold(
@@ -288,8 +289,8 @@ class Draft:
                 resume_step=action.resume_step,
                 reason=reason,
                 grace_s=grace_s,
+                pipelines=pipelines,
             )
-            pipelines=pipelines,
         )
 
     def notify(self, topic: str, text: str) -> None:
@@ -301,7 +302,6 @@ class Draft:
     def _fold(self, event: ev.Event) -> None:
         record = ev.Record(
             job_id=self.state.job_id,
-                pipelines=pipelines,
             seq=self.state.seq + 1,
             at_s=self.now_s,
             writer="",
