@@ -179,6 +179,8 @@ class Executor:
         provider = self.providers[action.offer.cloud]
         try:
             boot = self._booted(action)
+        except LocalStateError:  # of our own disk
+            raise
         except (AccessError, UsageError) as error:  # no machine has been asked for, this time
             return self._refused(state, action, error) if first else self._uncertain(state, action, error)
         if boot is None:  # the lease stays INTENDED: the same again at a later tick
@@ -231,12 +233,12 @@ class Executor:
             return None
         try:
             boot = self.boot(action)
-        except LocalStateError:
-            raise
-        except CloudError as error:
+        except CloudError as error:  # a store that is full or refuses us is one, too
             log.warning("no machine can be given access to the store yet: %s", error.message)
             self._boot_failed_s = self.clock.monotonic_s()
             return None
+        except LocalStateError:
+            raise
         except (AccessError, UsageError) as error:
             said = f"machines on {action.offer.cloud} cannot be given access to {self.store.uri}: "
             raise type(error)(

@@ -86,10 +86,10 @@ class JobLauncher:
                 if isinstance(error, FATAL) and not isinstance(error, StoreError):
                     raise
                 log.warning("tick failed, trying again: %s", error.message)
-                state = self.refold()
+                state = self.refold(state)
             except Exception:
                 log.exception("tick failed by a bug of ours, trying again")
-                state = self.refold()
+                state = self.refold(state)
             pause_s = self.pause_s(state, news=state.seq != before)
             self.clock.sleep(began_s + pause_s - self.clock.monotonic_s())
         self._finish(state)
@@ -134,8 +134,11 @@ class JobLauncher:
             state = self.executor.note(state, started)
         return state
 
-    def refold(self) -> JobState:
-        return replay(self.journal.records(self.job_id))
+    def refold(self, known: JobState | None = None) -> JobState:
+        """As the journal has it; ``known``: how it was a moment ago, to go on from."""
+        if known is None:
+            return self.journal.state(self.job_id)
+        return replay(self.journal.records(self.job_id, after=known.seq), known)
 
     def tick(self, state: JobState) -> JobState:
         if not self.journal.path.exists():  # SQLite would go on writing to a file that nobody can see
@@ -179,6 +182,7 @@ class JobLauncher:
         if self._last_beat_s is not None and read_s - self._last_beat_s < self.beat_every_s:
             return
         self._last_beat_s = read_s  # also of one that fails: an outage is no reason to try more often
+        limited = state.spec.constraints.budget_usd is not None
         beat = mail.LauncherBeat(
             launcher_id=self.executor.writer,
             host=socket.gethostname(),
@@ -187,7 +191,7 @@ class JobLauncher:
             hard_left_s=hard_left_s(
                 state,
                 now_s,
-                spent_usd=spent_for_limits_usd(state, now_s),
+                spent_usd=spent_for_limits_usd(state, now_s) if limited else None,
                 usd_per_hour=burn_usd_per_hour(state),
                 boot_s=self.timing.boot_timeout_s,
                 reserve_usd=reserve_usd(state, burn_usd_per_hour(state)),

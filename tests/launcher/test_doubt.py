@@ -13,10 +13,12 @@ import pytest
 from support.harness import JOB, OFFERS, TIMING, Crash, Harness, spec
 from support.scenarios import finish
 
+from arylcloud.checkpoint.store import LocalStoreError, StoreAccessError
 from arylcloud.core import events as ev
 from arylcloud.core.errors import (
     AccessError,
     ArylError,
+    LocalStateError,
     OtherCloudError,
     QuotaError,
     StoreError,
@@ -315,7 +317,9 @@ def fail_boots(h: Harness, *errors: ArylError) -> list[float]:
     return tried
 
 
-@pytest.mark.parametrize("kind", [QuotaError, OtherCloudError, ThrottledError, StoreError])
+@pytest.mark.parametrize(
+    "kind", [QuotaError, OtherCloudError, ThrottledError, StoreError, LocalStoreError, StoreAccessError]
+)
 def test_what_the_stores_cloud_says_bars_no_offer(tmp_path: Path, kind: type[ArylError]) -> None:
     """No role for the job, no answer of its bucket: the offer is as good as it was, and asked for with the
     same token once the store can be had; meanwhile what else is to be done in the tick is done."""
@@ -332,6 +336,16 @@ def test_what_the_stores_cloud_says_bars_no_offer(tmp_path: Path, kind: type[Ary
     assert first.phase is LeasePhase.REFUSED, "its first call: the cloud's word holds"
     assert {bar.code for bar in h.state.bars} == {"capacity"}
     assert second.offer.key == OFFERS[1].key
+
+
+def test_a_home_that_is_full_ends_the_launcher_not_the_job(tmp_path: Path) -> None:
+    h = Harness(tmp_path)
+    fail_boots(h, LocalStateError("the disk is full"))
+    with pytest.raises(LocalStateError):
+        h.tick(2)
+    h.state = h.launcher.refold()
+    assert [x.phase for x in h.state.leases.values()] == [LeasePhase.INTENDED]
+    finish(h)
 
 
 def test_a_store_that_gives_no_access_is_named(tmp_path: Path) -> None:
