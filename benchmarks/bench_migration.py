@@ -213,7 +213,7 @@ def restored_in(bench: Bench) -> list[str]:
     found = []
     for path in sorted(bench.home.rglob("logs/boot-*/*.log")):
         text = path.read_text(errors="replace")
-        found += [x for x in text.splitlines() if re.search(r"committed|resuming|restored|fetched", x)]
+        found += [x for x in text.splitlines() if re.search(r"committed|resuming|restored|fetched|being sent", x)]
     return found
 
 

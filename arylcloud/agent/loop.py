@@ -190,6 +190,8 @@ class Agent:
         if run is not None and self.state.busy:
             save_s, upload_s = self.slot.progress.save_s, self.sync.status.upload_s
             self.advisor.advise(run.epoch, save_s=save_s, upload_s=upload_s)
+        for helper in (self.sync, self.restorer):
+            helper.draining(self.mailbox.seen.drain)
         self.beats.publish(self._heartbeat(booted, inputs))
         phase = decide.phase(self.state, inputs)
         written = self.beats.written

@@ -31,6 +31,11 @@ class Seen:
     """When the mailbox last answered; None = never yet."""
     problem: str | None = None
 
+    @property
+    def drain(self) -> int | None:
+        """Number of the newest epoch, if it is a drain."""
+        return self.epoch.number if self.epoch is not None and not self.epoch.members else None
+
 
 class Mailbox(threading.Thread):
     """Polls for epoch N + 1: one small get, cheap on every store."""
@@ -66,7 +71,8 @@ class Mailbox(threading.Thread):
         while not self._halt.is_set():
             try:
                 self.poll()
-                wait_s = self._poll_s
+                # between a drain and the epoch after it, a whole job waits
+                wait_s = self._poll_s if self.seen.drain is None else self._poll_s / 3
             except Exception as error:  # noqa: BLE001 - training goes on without a mailbox
                 problem = f"the mailbox cannot be read: {one_line(error)}"
                 with self._lock:

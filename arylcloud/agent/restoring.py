@@ -13,12 +13,17 @@ from pathlib import Path
 from arylcloud.agent.decide import Outcome
 from arylcloud.agent.shipper import one_line
 from arylcloud.agent.sync import CheckpointSync, keep_only
+from arylcloud.checkpoint.drafts import Copy
 from arylcloud.checkpoint.restore import Near, list_manifests, read_manifest, restore
+from arylcloud.checkpoint.store import map_error
 from arylcloud.core.errors import IntegrityError, LocalStateError, StoreError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import EpochDoc, Manifest
 
 PREFETCH_S = 1.0
+DRAIN_POLL_S = 0.1
+"""While the old machines save, of what they have sent so far: a small read."""
+DRAIN_LIST_S = 0.3
 TRUST_S = 60.0
 """What was verified so recently is not read again."""
 NO_SPACE_TRIES = 5
@@ -51,6 +56,7 @@ class Restorer(threading.Thread):
         self._cache = cache
         self._job_id = job_id
         self._log = log
+        self._pace = pace
         self._poll_s = PREFETCH_S * pace
         self._queue: queue.SimpleQueue[EpochDoc | None] = queue.SimpleQueue()
         self._halt = threading.Event()
@@ -61,7 +67,11 @@ class Restorer(threading.Thread):
         self._near: tuple[Near, float] | None = None
         """What was pre-fetched, and when (monotonic) that was verified."""
         self._resume_from: str | None = None
+        self._drain: int | None = None
+        self._copy: Copy | None = None
+        """What has come near of a checkpoint that is still being sent."""
         self._seen = ""
+        self._listed_s = float("-inf")
         self._wanted = 0
 
     @property
@@ -80,6 +90,10 @@ class Restorer(threading.Thread):
         self.prefetching.clear()
         self._queue.put(epoch)
 
+    def draining(self, epoch: int | None) -> None:
+        """The old machines are asked to save and go, by ``epoch`` (None: they are not)."""
+        self._drain = epoch
+
     def stop(self) -> None:
         self._halt.set()
         self._queue.put(None)
@@ -88,25 +102,35 @@ class Restorer(threading.Thread):
         wait_s = self._poll_s
         while not self._halt.is_set():
             try:
-                epoch = self._queue.get(timeout=wait_s)
+                draining = self._drain is not None and self.prefetching.is_set()
+                epoch = self._queue.get(timeout=DRAIN_POLL_S * self._pace if draining else wait_s)
             except queue.Empty:
                 epoch = None
             if epoch is not None:
-                outcome = self._restore(epoch)
-                with self._lock:
-                    self._outcome = outcome
-                    if self._wanted == epoch.number:
-                        self._resume_from = None
-                if outcome.problem is None:  # the command starts meanwhile
-                    self._near = None
-                    shutil.rmtree(self._cache, ignore_errors=True)
+                self.serve(epoch)
             elif self.prefetching.is_set():
                 try:
-                    self._prefetch()
+                    while self._follow():
+                        self._listed_s = time.monotonic()  # the manifest comes after all of them
+                    now_s = time.monotonic()
+                    if self._drain is None or now_s - self._listed_s >= DRAIN_LIST_S * self._pace:
+                        self._listed_s = now_s
+                        self._prefetch()
                     wait_s = self._poll_s
                 except Exception as error:  # noqa: BLE001 - ahead of time: no harm if it fails
                     self._log(f"pre-fetching failed: {one_line(error)}")
                     wait_s = min(30.0, wait_s * 2)
+
+    def serve(self, epoch: EpochDoc) -> None:
+        """Restore what ``epoch`` resumes from, and say how that went. This thread's own, where it runs."""
+        outcome = self._restore(epoch)
+        with self._lock:
+            self._outcome = outcome
+            if self._wanted == epoch.number:
+                self._resume_from = None
+        if outcome.problem is None:  # the command starts meanwhile
+            self._near = self._copy = None
+            shutil.rmtree(self._cache, ignore_errors=True)
 
     def _restore(self, epoch: EpochDoc) -> Outcome:
         """Store errors are waited out as long as the epoch is the newest one asked for."""
@@ -141,6 +165,7 @@ class Restorer(threading.Thread):
         if epoch.resume_from is not None:
             manifest = read_manifest(self._store, epoch.resume_from, job_id=self._job_id)
             try:
+                self._complete(manifest)
                 restore(self._store, manifest, self._checkpoints, near=self._nearest())
             except LocalStateError:
                 self._make_room(manifest.directory)
@@ -155,9 +180,47 @@ class Restorer(threading.Thread):
 
     def _make_room(self, directory: str) -> None:
         """For the next try: what was brought near, and checkpoints that this epoch does not resume from."""
-        self._near = None
+        self._near = self._copy = None
         shutil.rmtree(self._cache, ignore_errors=True)
         keep_only(self._checkpoints, directory)
+
+    def _follow(self) -> bool:
+        """Fetch what the old machines have just sent; False = nothing new. Raises StoreError."""
+        drain = self._drain
+        if drain is None:
+            return False
+        if self._copy is None or self._copy.epoch != drain:
+            folder = self._cache / f"drain-{drain:06d}"
+            self._copy = Copy(self._store, folder, job_id=self._job_id, epoch=drain)
+
+        def progress(_: int) -> None:
+            if self._halt.is_set() or self._resume_from is not None:  # the rest is asked for by name
+                raise _NotThisOneError
+
+        try:
+            return self._copy.look(progress)
+        except _NotThisOneError:
+            return False
+        except (IntegrityError, OSError) as error:
+            self._log(f"what is being sent cannot be followed: {one_line(error)}")
+            self._copy.give_up()
+            return False
+
+    def _complete(self, manifest: Manifest, progress: Callable[[int], None] | None = None) -> bool:
+        """Where ``manifest`` is of what came near while it was sent: fetch what is missing. Raises as
+        ``restore`` does."""
+        if self._copy is None:
+            return False
+        try:
+            near = self._copy.complete(manifest, progress)
+        except OSError as error:
+            raise map_error(error, f"cannot restore into {self._cache}") from error
+        if near is None:
+            return False
+        early, late = self._copy.early, self._copy.late
+        self._log(f"{early} chunks of {manifest.directory} came while it was being sent, {late} after that")
+        self._near, self._copy = (near, self._copy.begun_s), None
+        return True
 
     def _prefetch(self) -> None:
         keys = list_manifests(self._store, after=self._seen)
@@ -185,6 +248,8 @@ class Restorer(threading.Thread):
             if self._halt.is_set() or self._resume_from not in (None, manifest.key):
                 raise _NotThisOneError
 
+        if self._complete(manifest, progress):
+            return  # what is older goes when the command has started: time counts now
         before = self._nearest()
         # by the manifest's key: two of one step may differ
         folder = self._cache / manifest.key.rpartition("/")[2]
@@ -192,7 +257,7 @@ class Restorer(threading.Thread):
         near = Near(manifest=manifest, folder=path, trusted=True)
         self._near = (near, time.monotonic())
         for other in self._cache.iterdir():
-            if other != folder:
+            if other != folder and (self._copy is None or other != self._copy.folder):
                 shutil.rmtree(other, ignore_errors=True)
 
     def _nearest(self) -> Near | None:

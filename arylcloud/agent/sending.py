@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from arylcloud.agent.saved import SENDING, Saved
+from arylcloud.checkpoint.drafts import Announcer
 from arylcloud.checkpoint.manifest import list_manifests, read_manifest
 from arylcloud.checkpoint.pressing import hopeless, switch
 from arylcloud.checkpoint.snapshot import take
@@ -38,12 +39,24 @@ class Sender:
         """Bytes per second of the fastest upload."""
         self._begun_s = 0.0
         self._vouched_for: str | None = None
+        self._announcer: Announcer | None = None
         self.uploader = Uploader(store)
 
     def hurry(self, left_s: float) -> None:
         """The cloud takes this machine in ``left_s``."""
         with self._lock:
             self._until_s = self._clock.monotonic_s() + left_s
+
+    def draining(self, epoch: int | None) -> None:
+        """Since ``epoch``, somebody waits for what this machine saves (None: nobody does): it is told of
+        each chunk that is in the store, and need not wait for the last."""
+        with self._lock:
+            known = self._announcer.epoch if self._announcer is not None else None
+            if known != epoch:
+                job_id = self._job_id
+                self._announcer = (
+                    Announcer(self._store, job_id=job_id, epoch=epoch) if epoch is not None else None
+                )
 
     def vouch(self, manifest: Manifest | None) -> None:
         """This machine has restored, and so verified, ``manifest``."""
@@ -66,9 +79,9 @@ class Sender:
             self.vouch(manifest)
         return manifest.step
 
-    def send(self, saved: Saved, *, committed_step: int | None) -> tuple[FileEntry, ...]:
-        """Raises as ``Uploader.send`` and ``snapshot.take``; UsageError where there is no time for it;
-        OvertakenError."""
+    def send(self, saved: Saved, *, committed_step: int | None, whole: bool = True) -> tuple[FileEntry, ...]:
+        """``whole``: it is all of a checkpoint, not one rank's part. Raises as ``Uploader.send`` and
+        ``snapshot.take``; UsageError where there is no time for it; OvertakenError."""
         self._begun_s = self._clock.monotonic_s()
         snapshot = take(saved.path, saved.path.with_name(SENDING + saved.path.name))
         try:
@@ -80,8 +93,14 @@ class Sender:
                     f"{size / 1e6:.0f} MB cannot be sent in the {left_s:.0f} s that this machine has left; "
                     f"it goes back to {back}"
                 )
+            with self._lock:
+                announcer = self._announcer if whole else None
             files = self.uploader.send(
-                snapshot.path, name=saved.path.name, clock=self._clock, progress=self._progress(saved, size)
+                snapshot.path,
+                name=saved.path.name,
+                clock=self._clock,
+                progress=self._progress(saved, size),
+                announcer=announcer,
             )
             snapshot.check()
             return files

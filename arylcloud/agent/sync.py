@@ -133,6 +133,10 @@ class CheckpointSync(threading.Thread):
         """The cloud takes this machine in ``left_s``."""
         self._sender.hurry(left_s)
 
+    def draining(self, epoch: int | None) -> None:
+        """The drain that this machine is asked to answer, if the newest epoch is one."""
+        self._sender.draining(epoch)
+
     def stop(self) -> None:
         self._halt.set()
         self._wake.set()
@@ -191,7 +195,7 @@ class CheckpointSync(threading.Thread):
         together = len(gang.leases) > 1 and sharded(saved.path)
         if together:
             self._calls = call(self._store, gang, self._calls, saved.step)
-        files = self._try(saved, lambda: self._send(saved))
+        files = self._try(saved, lambda: self._send(saved, whole=not together))
         self._wake.set()  # look again at once
         if files is None:
             return True
@@ -296,7 +300,7 @@ class CheckpointSync(threading.Thread):
             chosen = wanted
             self._sender.catch_up(contributor.gang.epoch)
         saved = fresh[chosen]
-        files = self._try(saved, lambda: self._send(saved))
+        files = self._try(saved, lambda: self._send(saved, whole=False))
         if files is not None:
             self._try(saved, lambda: contributor.contribute(chosen, saved.path.name, files))
             self._note(upload_s=self._sender.sent(sum(file.size for file in files)))
@@ -320,9 +324,9 @@ class CheckpointSync(threading.Thread):
         fresh = self._fresh()
         return fresh[-1].step if fresh else None
 
-    def _send(self, saved: Saved) -> tuple[FileEntry, ...]:
+    def _send(self, saved: Saved, *, whole: bool) -> tuple[FileEntry, ...]:
         self._note(uploading_step=saved.step)
-        return self._sender.send(saved, committed_step=self.status.committed_step)
+        return self._sender.send(saved, committed_step=self.status.committed_step, whole=whole)
 
     def _try(self, saved: Saved, work: Callable[[], _T]) -> _T | None:
         """What is wrong with this checkpoint alone passes over it; what is wrong with the store is raised."""

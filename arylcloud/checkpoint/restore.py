@@ -173,11 +173,11 @@ def _fill(
             for source in (piece.near, piece.present):
                 if data is None and source is not None:
                     data = _local(source, piece.offset, piece.chunk)
-            _write(piece, data if data is not None else _stored(store, piece.chunk))
+            write_at(piece.path, piece.offset, data if data is not None else fetch(store, piece.chunk))
         if progress is not None:
             progress(piece.chunk.size)
 
-    _parallel(write, pieces, threads)
+    parallel(write, pieces, threads)
     for file in manifest.files:
         (root / file.path).chmod(file.mode)
     # older than the rename to come: a folder whose ctime is newer than its mtime was renamed into
@@ -215,10 +215,10 @@ def _part_ways(path: Path) -> None:
             own.replace(path)
 
 
-def _write(piece: _Piece, data: Buffer) -> None:
-    handle = os.open(piece.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def write_at(path: Path, offset: int, data: Buffer) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        view, offset = memoryview(data), piece.offset
+        view = memoryview(data)
         while view:
             written = os.pwrite(handle, view, offset)
             view, offset = view[written:], offset + written
@@ -226,7 +226,8 @@ def _write(piece: _Piece, data: Buffer) -> None:
         os.close(handle)
 
 
-def _parallel(work: Callable[[_T], _R], items: Iterable[_T], threads: int) -> list[_R]:
+def parallel(work: Callable[[_T], _R], items: Iterable[_T], threads: int) -> list[_R]:
+    """What ``work`` made of each; the first error ends all that have not begun."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix="restore")
     try:
         return [future.result() for future in [pool.submit(work, item) for item in items]]
@@ -249,7 +250,8 @@ def _local(path: Path, offset: int, chunk: ChunkRef) -> bytes | None:
     return data if _sound(data, chunk) else None
 
 
-def _stored(store: ObjectStore, chunk: ChunkRef) -> Buffer:
+def fetch(store: ObjectStore, chunk: ChunkRef) -> Buffer:
+    """The chunk from the store, verified. Raises IntegrityError (missing, damaged), StoreError."""
     key = chunk_key(chunk.sha256)
     data = view(store, key)
     if data is None:

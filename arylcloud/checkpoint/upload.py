@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from arylcloud.checkpoint.chunks import CHUNK_BYTES, SourceFile, changed, read_span, scan, sha256, spans
+from arylcloud.checkpoint.drafts import Announcer
 from arylcloud.checkpoint.manifest import listed_manifests, manifest_bytes, seal, storable_folder
 from arylcloud.checkpoint.retention import GRACE_S, SETTLE_S
 from arylcloud.checkpoint.store import unreadable
@@ -102,15 +103,18 @@ class Uploader:
         name: str,
         clock: Clock,
         progress: Callable[[int], None] | None = None,
+        announcer: Announcer | None = None,
     ) -> tuple[FileEntry, ...]:
         """The first half of ``commit``: every chunk of ``directory`` is in the store. ``name``: what the
-        checkpoint's folder is called, wherever its files lie now."""
+        checkpoint's folder is called, wherever its files lie now. ``announcer`` tells others of each."""
         files = _scan(directory)
         if not storable_folder(name):
             raise UsageError(f"{name!r} cannot be the name of a checkpoint", hint="use step-N")
         if not files:
             raise UsageError(f"the checkpoint {name} is empty")
-        entries = self._upload(files, progress, clock)
+        if announcer is not None:
+            announcer.begin(name, files, self._chunk_bytes)
+        entries = self._upload(files, progress, clock, announcer)
         _check_unchanged(directory, name, files)
         return entries
 
@@ -160,13 +164,17 @@ class Uploader:
         return {d for d, size in wanted.items() if d not in listed or listed[d].size != size}
 
     def _upload(
-        self, files: tuple[SourceFile, ...], progress: Callable[[int], None] | None, clock: Clock
+        self,
+        files: tuple[SourceFile, ...],
+        progress: Callable[[int], None] | None,
+        clock: Clock,
+        announcer: Announcer | None,
     ) -> tuple[FileEntry, ...]:
         listed = self._listed()
         present = {d for d, size in self._vouched.items() if d in listed and listed[d].size == size}
         begun = {d for d, size in self._sent.items() if d in listed and listed[d].size == size} - present
         begun -= self._old(begun, listed)
-        work = _Work(self._store, present | begun, progress)
+        work = _Work(self._store, present | begun, progress, announcer)
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="upload")
         try:
             pending = [
@@ -255,8 +263,15 @@ def _scan(directory: Path) -> tuple[SourceFile, ...]:
 class _Work:
     """What the threads of one upload share."""
 
-    def __init__(self, store: ObjectStore, present: set[str], progress: Callable[[int], None] | None) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        present: set[str],
+        progress: Callable[[int], None] | None,
+        announcer: Announcer | None,
+    ) -> None:
         self._store = store
+        self._announcer = announcer
         self._done = present
         self._progress = progress
         self._lock = threading.Lock()
@@ -280,7 +295,10 @@ class _Work:
             self._write(digest, data)
         if self._progress is not None:
             self._progress(length)
-        return ChunkRef(sha256=digest, size=length)
+        chunk = ChunkRef(sha256=digest, size=length)
+        if self._announcer is not None:
+            self._announcer.sent(file, offset, chunk)
+        return chunk
 
     def put(self, file: SourceFile, offset: int, length: int) -> None:
         self._write(*_read(file, offset, length))

@@ -14,6 +14,7 @@ from support.harness import Harness, spec
 
 from arylcloud.agent.restoring import NO_SPACE_TRIES, Restorer
 from arylcloud.agent.sync import CheckpointSync
+from arylcloud.checkpoint.drafts import Announcer
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.store import LocalStoreError
 from arylcloud.checkpoint.upload import Uploader
@@ -130,6 +131,33 @@ def test_brought_near_once_and_only_the_difference_after_that(machine: Machine) 
     third = machine.commit(3, head=b"3" * 100)
     machine.restorer.prefetching.set()
     wait_for(lambda: machine.restorer.prefetched == third.key)
+
+
+def test_what_is_still_being_sent_is_brought_near_and_used(machine: Machine, tmp_path: Path) -> None:
+    data = os.urandom(100 * 64)
+    (tmp_path / "step-5").mkdir()
+    (tmp_path / "step-5/weights").write_bytes(data)
+    uploader = Uploader(machine.store, chunk_bytes=64, threads=1)
+    machine.restorer.draining(2)
+    machine.restorer.prefetching.set()
+    announcer = Announcer(machine.store, job_id="j", epoch=2)
+    files = uploader.send(tmp_path / "step-5", name="step-5", clock=SystemClock(), announcer=announcer)
+    wait_for(lambda: machine.store.read >= 96 * 64)  # before there is a manifest
+    manifest = uploader.write_manifest(
+        files,
+        job_id="j",
+        lease_id="other",
+        epoch=1,
+        number=1,
+        step=5,
+        saved_at_s=0.0,
+        directory="step-5",
+        clock=SystemClock(),
+    )
+    machine.ask(3, manifest.key)
+    assert (machine.folder / "step-5/weights").read_bytes() == data
+    assert machine.store.read == len(data)
+    assert not machine.cache.exists()
 
 
 def test_an_epoch_from_another_checkpoint_waits_for_no_prefetch(machine: Machine) -> None:
