@@ -516,9 +516,13 @@ def test_charges_and_turns(ready: JobState) -> None:
     assert ended.turns[0].end_s is not None
     again = fold(ended, ev.JobPhaseChanged(phase=JobPhase.PENDING, code="resumed", text=""))
     assert again.placed is None, "a new turn is waited for"
+    later = fold(again, ev.JobPhaseChanged(phase=JobPhase.STOPPED, code="stop_requested", text=""), 900.0)
+    assert later.turns == ended.turns, "over once"
     twice = fold(again, turn)
     assert [t.end_s is None for t in twice.turns] == [False, True]
     assert twice.turns[0] == ended.turns[0]
+    over = fold(twice, ev.JobPhaseChanged(phase=JobPhase.STOPPED, code="stop_requested", text=""), 900.0)
+    assert over.turns == (ended.turns[0], replace(twice.turns[1], end_s=900.0))
 
 
 def test_a_users_stop_is_not_overtaken_by_the_queues(ready: JobState) -> None:
@@ -527,6 +531,10 @@ def test_a_users_stop_is_not_overtaken_by_the_queues(ready: JobState) -> None:
     assert told(ready, by_user, by_queue).stop == by_user
     later = replace(by_user, number=3)
     assert told(ready, by_queue, later).stop == later
+    assert told(ready, by_user, later).stop == later, "the newest word counts"
+    assert told(ready, by_queue).stop == by_queue
+    another = replace(by_queue, number=3, args={"queue": "another job is more urgent"})
+    assert told(ready, by_queue, another).stop == another
 
 
 def test_the_size_of_a_turn(ready: JobState) -> None:
