@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 SCHEMA: Final = 1
 RECENT_S: Final = 180 * 86400.0
 """Markets change: what ended before that says nothing of today's."""
+HALF_DAYS: Final = 14
+"""And after so many days a machine says half of what it said (by whole days: two plans of an hour agree)."""
 LEAST_H: Final = 1.0
 """Fewer machine-hours without a loss are nothing seen."""
 
@@ -66,8 +68,8 @@ class _Job:
 
 
 def own_history(found: Iterable[Life], now_s: float) -> tuple[OwnHistory, ...]:
-    """Machine-hours and losses by place and instance type, of a zone and of its whole region; a curve of
-    survival where enough were lost. ``now_s``: wall seconds."""
+    """Machine-hours and losses by place and instance type, of a zone and of its whole region. ``now_s``:
+    wall seconds."""
     groups: Mapping[tuple[str, str, str | None, str], list[Life]] = defaultdict(list)
     for life in found:
         if life.at_s >= now_s - RECENT_S:
@@ -75,9 +77,7 @@ def own_history(found: Iterable[Life], now_s: float) -> tuple[OwnHistory, ...]:
                 groups[life.cloud, life.region, zone, life.instance_type].append(life)
     if not groups:
         return ()
-    import numpy as np
-
-    from arylcloud.pricing.hazard import MIN_LOSSES, OwnHistory, nelson_aalen
+    from arylcloud.pricing.hazard import OwnHistory
 
     told = []
     for (cloud, region, zone, kind), group in sorted(
@@ -86,14 +86,12 @@ def own_history(found: Iterable[Life], now_s: float) -> tuple[OwnHistory, ...]:
         hours, losses = sum(life.hours for life in group), sum(life.lost for life in group)
         if not losses and hours < LEAST_H:
             continue
-        curve = None
-        if losses >= MIN_LOSSES:
-            lost = np.array([life.lost for life in group], dtype=bool)
-            curve = nelson_aalen(np.array([life.hours for life in group]), lost)
+        says = [0.5 ** (max(now_s - life.at_s, 0.0) // 86400.0 / HALF_DAYS) for life in group]
         told.append(
             OwnHistory(
-                cloud=cloud, region=region, zone=zone, instance_type=kind,
-                hours=hours, losses=losses, estimate=curve,
+                cloud=cloud, region=region, zone=zone, instance_type=kind, hours=hours, losses=losses,
+                recent_hours=sum(w * life.hours for w, life in zip(says, group, strict=True)),
+                recent_losses=sum(w for w, life in zip(says, group, strict=True) if life.lost),
             )
         )  # fmt: skip
     return tuple(told)
@@ -108,9 +106,12 @@ def read(journal: Path, now_s: float, kept: Path) -> tuple[OwnHistory, ...]:
     try:
         connection = sqlite3.connect(f"{journal.absolute().as_uri()}?mode=ro", uri=True, timeout=1.0)
         try:
+            heads = connection.execute(_HEADS).fetchall()
+            if not all(isinstance(digest, bytes) for _, _, digest, _ in heads):
+                raise IntegrityError(f"{journal} holds records that are none")
             after = {
                 job_id: _job(connection, journal, job_id, seq, digest.hex()[:16], at_s, before.get(job_id))
-                for job_id, seq, digest, at_s in connection.execute(_HEADS).fetchall()
+                for job_id, seq, digest, at_s in heads
             }
         finally:
             connection.close()

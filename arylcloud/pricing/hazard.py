@@ -1,9 +1,8 @@
 """Losses per machine-hour of every offer, each with where the figure comes from.
 
-Own history by Nelson–Aalen (≥ 20 losses) goes before mean lives that are assumed by band (AWS's Spot Advisor,
-Azure's eviction rates) and corrected by what own machines have seen so far (``ownrates``). Bands are monthly
-ranks, not rates: p3.2xlarge lived 0.7–10.5 h in 2023. So they are shown as "assumed", and the p90 uses a
-third of the life where nothing was lost yet.
+Mean lives are assumed by band (AWS's Spot Advisor, Azure's eviction rates), and corrected by what own
+machines have seen (``ownrates``). Bands are monthly ranks, not rates: p3.2xlarge lived 0.7–10.5 h in 2023. So
+they are shown as "assumed", and the p90 uses a third of the life where nothing was lost yet.
 """
 
 from __future__ import annotations
@@ -28,57 +27,9 @@ _TOLD_BY: Final = {"aws": "Spot Advisor band", "azure": "Azure eviction rate"}
 """What the bands of each cloud are called."""
 _ASSUMED: Final = "assumed: "
 _KIND: Final = ("cloud", "region", "instance_type")
-MIN_LOSSES: Final = 20
-"""So many losses make a curve of their own; fewer correct the assumed life."""
 
 Quantile = Literal["mean", "p90"]
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SurvivalEstimate:
-    """Nelson–Aalen: H(t) = Σ_{t_i ≤ t} d_i / n_i, variance Σ d_i / n_i² (Aalen 1978)."""
-
-    times_h: Floats
-    """Distinct times of losses, ascending, shape (k,)."""
-    cumulative: Floats
-    variance: Floats
-    at_risk: NDArray[np.int64]
-    losses: int
-
-    def per_hour(self, quantile: Quantile = "mean") -> float:
-        """H(t)/t at the last loss that at least a tenth of all machines (and ≥ 5) lived to see: beyond
-        it single machines move the curve. p90: H plus 1.2816 standard errors."""
-        enough = np.flatnonzero(self.at_risk >= max(5.0, 0.1 * float(self.at_risk[0])))
-        at = int(enough[-1]) if enough.size else 0
-        total = float(self.cumulative[at])
-        if quantile == "p90":
-            total += 1.2816 * float(np.sqrt(self.variance[at]))
-        return total / float(self.times_h[at])
-
-
-def nelson_aalen(lives_h: Floats, lost: NDArray[np.bool_]) -> SurvivalEstimate:
-    """Survival of machines. ``lives_h[i]`` > 0: hours that machine i was watched; ``lost[i]``: the cloud
-    took it then (False: we ended it, or it still runs: censored). ValueError where nothing was lost.
-
-    >>> estimate = nelson_aalen(np.array([1.0, 2.0, 2.0, 4.0]), np.array([True, True, False, True]))
-    >>> estimate.cumulative.round(4).tolist()
-    [0.25, 0.5833, 1.5833]
-    """
-    lives = np.asarray(lives_h, dtype=float)
-    if lives.shape != np.shape(lost) or not np.all(lives > 0) or not np.all(np.isfinite(lives)):
-        raise ValueError("lives_h and lost need one shape, and lives must be positive hours")
-    times, events = np.unique(lives[lost], return_counts=True)
-    if times.size == 0:
-        raise ValueError("without a loss there is no hazard to estimate")
-    at_risk = lives.size - np.searchsorted(np.sort(lives), times, side="left")
-    return SurvivalEstimate(
-        times_h=times,
-        cumulative=np.cumsum(events / at_risk),
-        variance=np.cumsum(events / at_risk**2),
-        at_risk=at_risk.astype(np.int64),
-        losses=int(events.sum()),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +43,9 @@ class OwnHistory:
     hours: float
     """Machine-hours watched."""
     losses: int
-    estimate: SurvivalEstimate | None = None
-    """None: too few losses for a curve."""
+    recent_hours: float
+    """Of them, by how much they still say: what is older counts for less."""
+    recent_losses: float
 
     @property
     def kind(self) -> Kind:
@@ -164,7 +116,7 @@ def hazard_per_hour(
     history: Iterable[OwnHistory] = (),
 ) -> Hazards:
     """Losses per machine-hour of every row of ``table``: 0 on demand and reserved; on spot 1 / assumed mean
-    life, corrected by own ``history``; its own curve where a zone, or else its region, has lost ≥ 20."""
+    life, corrected by own ``history`` (a zone's entry counts where one of its region is there, too)."""
     advisor = bundled_advisor() if advisor is None else advisor
     advisors = (advisor, *advisor.also)
     sources = _assumed(advisors)
@@ -216,8 +168,8 @@ def _apply_own(
     assumed = {kind: _assumed_code(advisors, kind) for kind in regional}
 
     def tally(own: OwnHistory) -> Tally:
-        expected = own.hours * sources[assumed[own.kind]].per_hour
-        return Tally(hours=own.hours, losses=own.losses, expected=expected)
+        expected = own.recent_hours * sources[assumed[own.kind]].per_hour
+        return Tally(losses=own.recent_losses, expected=expected)
 
     found = factors(
         {kind: tally(own) for kind, own in regional.items()},
@@ -228,16 +180,18 @@ def _apply_own(
         _apply_cloud(table, cloud, found, regional, source, sources[:base], sources)
     for kind, rows in _rows_of(table, sorted(regional)).items():
         own, before = regional[kind], sources[assumed[kind]]
-        seen = f"{_losses(own)} in {own.region}"
+        seen = f"{_losses(own.losses, own.hours)} in {own.region}"
         source[rows] = len(sources)
-        sources.append(_curve(own) or _corrected(before, found.kind[kind], own.losses, f"own: {seen}"))
+        sources.append(_corrected(before, found.kind[kind], own.recent_losses, f"own: {seen}"))
         names = [table.zone_names[code] if code >= 0 else None for code in table.zone[rows].tolist()]
         for zone in sorted({name for name in names if name is not None and (kind, name) in zonal}):
             here = zonal[kind, zone]
             source[rows[[name == zone for name in names]]] = len(sources)
-            text = f"own: {_losses(here)} in {zone}" + (f", {seen}" if here.hours < own.hours else "")
+            text = f"own: {_losses(here.losses, here.hours)} in {zone}" + (
+                f", {seen}" if here.hours < own.hours else ""
+            )
             theta = found.zone[kind, zone]
-            sources.append(_curve(here) or _corrected(before, theta, own.losses, text))
+            sources.append(_corrected(before, theta, own.recent_losses, text))
 
 
 def _apply_cloud(
@@ -251,16 +205,13 @@ def _apply_cloud(
 ) -> None:
     """Each assumed life of a cloud's spot offers once more, corrected by all that was seen at that cloud."""
     own = [one for kind, one in regional.items() if kind[0] == cloud]
-    total = OwnHistory(
-        cloud=cloud, region="", zone=None, instance_type="",
-        hours=sum(one.hours for one in own), losses=sum(one.losses for one in own),
-    )  # fmt: skip
+    said = _losses(sum(one.losses for one in own), sum(one.hours for one in own))
     rows = np.flatnonzero((source > 0) & table.mask("cloud", [cloud]))
     used = np.bincount(source[rows], minlength=len(base))
     turned = np.zeros(len(base), dtype=np.int16)
     for code in np.flatnonzero(used).tolist():
         turned[code] = len(sources)
-        text = f"own: {_losses(total)} of other machines at {cloud}"
+        text = f"own: {said} of other machines at {cloud}"
         sources.append(_corrected(base[code], found.cloud[cloud], 0, text))
     source[rows] = turned.take(source[rows])
 
@@ -284,22 +235,15 @@ def _rows_of(table: OfferTable, kinds: Iterable[Kind]) -> dict[Kind, NDArray[np.
     return {kind: spot[known[number[known] == i]] for i, kind in enumerate(wanted, start=1)}
 
 
-def _curve(own: OwnHistory) -> _Source | None:
-    if own.estimate is None or own.estimate.losses < MIN_LOSSES:
-        return None
-    text = f"own history: {own.estimate.losses} losses, Nelson–Aalen"
-    return _Source(own.estimate.per_hour(), own.estimate.per_hour("p90"), text)
-
-
-def _corrected(before: _Source, theta: float, losses: int, seen: str) -> _Source:
+def _corrected(before: _Source, theta: float, losses: float, seen: str) -> _Source:
     rate = before.per_hour * theta
     text = f"{seen}; before: {before.text.removeprefix(_ASSUMED)}"
     return _Source(rate, rate * adverse(losses, 1 / P90_LIFE_FACTOR), text)
 
 
-def _losses(own: OwnHistory) -> str:
-    hours = f"{own.hours:.2g}" if own.hours < 10 else f"{own.hours:,.0f}"
-    return f"{own.losses or 'no'} {'loss' if own.losses == 1 else 'losses'} in {hours} h"
+def _losses(losses: int, hours: float) -> str:
+    spent = f"{hours:.2g}" if hours < 10 else f"{hours:,.0f}"
+    return f"{losses or 'no'} {'loss' if losses == 1 else 'losses'} in {spent} h"
 
 
 def _assumed_code(advisors: Iterable[SpotAdvisor], kind: Kind) -> int:

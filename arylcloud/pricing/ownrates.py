@@ -30,13 +30,11 @@ Kind = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Machines of one place."""
+    """Machines of one place, by how much each still says."""
 
-    hours: float
-    """Machine-hours watched."""
-    losses: int
+    losses: float
     expected: float
-    """Losses in these hours at the assumed rate."""
+    """Losses in their hours at the assumed rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +52,7 @@ def factors(kinds: Mapping[Kind, Tally], zones: Mapping[tuple[Kind, str], Tally]
     """``kinds``: each with all of its machines; ``zones``: those of them of which the zone is known.
 
     >>> kind = ("aws", "us-east-1", "p3.2xlarge")
-    >>> found = factors({kind: Tally(hours=48.0, losses=0, expected=4.0)}, {})
+    >>> found = factors({kind: Tally(losses=0, expected=4.0)}, {})
     >>> round(found.kind[kind], 3), round(found.cloud["aws"], 3)
     (0.333, 0.6)
     """
@@ -80,7 +78,7 @@ def factors(kinds: Mapping[Kind, Tally], zones: Mapping[tuple[Kind, str], Tally]
     return Factors(cloud=cloud, kind=of_kind, zone=of_zone)
 
 
-def adverse(losses: int, most: float) -> float:
+def adverse(losses: float, most: float) -> float:
     """p90 / mean: ``most`` where nothing was ever lost, and closer to 1 as losses are seen; like the error of
     a Gamma law, by the root of what is known.
 
@@ -107,9 +105,8 @@ def _around(around: float, losses: float, expected: float, bound: float | None =
 
 
 def _rest(whole: Tally, part: Tally) -> Tally:
-    """The other zones together; hours that differ by rounding only are none."""
+    """The other zones together; what differs by rounding only is nothing."""
     return Tally(
-        hours=max(whole.hours - part.hours, 0.0),
-        losses=max(whole.losses - part.losses, 0),
+        losses=max(whole.losses - part.losses, 0.0),
         expected=max(whole.expected - part.expected, 0.0),
     )

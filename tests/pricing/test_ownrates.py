@@ -19,7 +19,7 @@ ADVISOR = SpotAdvisor(as_of="2025-06-28", bands={("us-east-1", "p3.2xlarge"): "<
 
 
 def tally(losses: int, expected: float) -> Tally:
-    return Tally(hours=expected * 12, losses=losses, expected=expected)
+    return Tally(losses=losses, expected=expected)
 
 
 tallies = st.builds(tally, st.integers(0, 200), st.floats(0.001, 200))
@@ -28,7 +28,6 @@ zonal = st.dictionaries(st.sampled_from("abcd"), tallies, max_size=4)
 
 def whole(zones: dict[str, Tally]) -> Tally:
     return Tally(
-        hours=sum(one.hours for one in zones.values()),
         losses=sum(one.losses for one in zones.values()),
         expected=sum(one.expected for one in zones.values()),
     )
@@ -85,7 +84,8 @@ def test_many_hours_leave_nothing_of_what_was_assumed(losses: int, expected: flo
 def own(zone: str | None, hours: float, losses: int, kind: Kind = KIND) -> OwnHistory:
     cloud, region, name = kind
     return OwnHistory(
-        cloud=cloud, region=region, zone=zone, instance_type=name, hours=hours, losses=losses
+        cloud=cloud, region=region, zone=zone, instance_type=name,
+        hours=hours, losses=losses, recent_hours=hours, recent_losses=losses,
     )  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def test_every_row_says_what_it_goes_by() -> None:
         "assumed: no band, mean life 12 h",
         "not interrupted by the cloud (on demand or reserved)",
     ]
-    theta = factors({KIND: Tally(hours=90, losses=5, expected=90 / 48)}, {})
+    theta = factors({KIND: Tally(losses=5, expected=90 / 48)}, {})
     assert found.per_hour[1] == pytest.approx(theta.kind[KIND] / 48)
     assert found.per_hour[3] == pytest.approx(theta.cloud["aws"] / 12)
     assert found.per_hour[4:].tolist() == plain.per_hour[4:].tolist()
@@ -143,9 +143,9 @@ def test_known_rates_are_predicted_better_with_history_than_without() -> None:
         true = level * generator.gamma(3.0, 1 / 3.0, size=4) / 12
         hours = generator.exponential(30.0, size=4) + 1
         losses = generator.poisson(true * hours)
-        kinds = {KIND: Tally(hours=hours.sum(), losses=int(losses.sum()), expected=hours.sum() / 12)}
+        kinds = {KIND: Tally(losses=int(losses.sum()), expected=hours.sum() / 12)}
         zones = {
-            (KIND, str(i)): Tally(hours=h, losses=int(n), expected=h / 12)
+            (KIND, str(i)): Tally(losses=int(n), expected=h / 12)
             for i, (h, n) in enumerate(zip(hours, losses, strict=True))
         }
         found = factors(kinds, zones)
