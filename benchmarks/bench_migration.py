@@ -34,6 +34,7 @@ STEP_S = 0.2
 TRAIN = """\
 import json, os, signal, sys, time
 from pathlib import Path
+import arylcloud.training as aryl
 
 MIB, total, log = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 attempt = os.environ["ARYL_ATTEMPT"]
@@ -45,11 +46,10 @@ def say(what, **more):
 say("start")
 stop = []
 signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
-folder = Path(os.environ["ARYL_CHECKPOINT_DIR"])
-found = sorted(folder.glob("step-*"), key=lambda p: int(p.name[5:]))
+found = aryl.latest()
 state, step = bytearray(MIB << 20), 0
 if found:
-    with (found[-1] / "state").open("rb") as file:
+    with (found / "state").open("rb") as file:
         file.readinto(state)
     step = int.from_bytes(state[:8], "little")
 else:
@@ -61,14 +61,8 @@ say("loaded", step=step)
 
 def save():
     say("save", step=step)
-    temporary = folder / f".tmp-{step}"
-    temporary.mkdir()
-    (temporary / "state").write_bytes(state)
-    temporary.rename(folder / f"step-{step}")
-    for old in sorted(folder.glob("step-*"), key=lambda p: int(p.name[5:]))[:-1]:
-        for file in old.iterdir():
-            file.unlink()
-        old.rmdir()
+    with aryl.save(step) as folder:
+        (folder / "state").write_bytes(state)
     say("saved", step=step)
 
 last = time.monotonic()
@@ -213,7 +207,9 @@ def restored_in(bench: Bench) -> list[str]:
     found = []
     for path in sorted(bench.home.rglob("logs/boot-*/*.log")):
         text = path.read_text(errors="replace")
-        found += [x for x in text.splitlines() if re.search(r"committed|resuming|restored|fetched|being sent", x)]
+        found += [
+            x for x in text.splitlines() if re.search(r"committed|resuming|restored|fetched|being sent", x)
+        ]
     return found
 
 

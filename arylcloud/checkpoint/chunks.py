@@ -15,6 +15,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,10 +81,8 @@ def scan(directory: Path) -> tuple[SourceFile, ...]:
 
 def read_span(file: SourceFile, offset: int, length: int) -> bytes:
     """Bytes [offset, offset + length); IntegrityError if the file is no longer the one that was seen."""
-    handle = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+    handle = _opened(file)
     try:
-        if not file.same(_described(file.path, file.name, os.fstat(handle))):
-            raise changed(file.name)
         data = os.pread(handle, length, offset)
         while 0 < len(data) < length:
             more = os.pread(handle, length - len(data), offset + len(data))
@@ -95,6 +94,54 @@ def read_span(file: SourceFile, offset: int, length: int) -> bytes:
     if len(data) != length:
         raise changed(file.name)
     return data
+
+
+def read_span_into(file: SourceFile, offset: int, into: memoryview) -> None:
+    """``read_span`` of as many bytes as ``into`` has."""
+    handle = _opened(file)
+    try:
+        if not read_into(handle, offset, into):
+            raise changed(file.name)
+    finally:
+        os.close(handle)
+
+
+def read_into(handle: int, offset: int, into: memoryview) -> bool:
+    """From ``offset`` on; False: the file ends before ``into`` is full. Raises OSError."""
+    done = 0
+    while done < len(into):
+        count = os.preadv(handle, [into[done:]], offset + done)
+        if not count:
+            return False
+        done += count
+    return True
+
+
+class Buffers:
+    """Memory for chunks, used again: on some machines a fresh page costs more than what is copied into it."""
+
+    def __init__(self) -> None:
+        self._free: list[bytearray] = []
+
+    @contextmanager
+    def take(self, size: int) -> Iterator[memoryview]:
+        """``size`` bytes of whatever; nobody else's until the block ends. From any thread."""
+        try:
+            buffer = self._free.pop()
+        except IndexError:
+            buffer = bytearray(size)
+        if len(buffer) < size:
+            buffer = bytearray(size)
+        yield memoryview(buffer)[:size]
+        self._free.append(buffer)  # after an error it is left to whoever may still hold it
+
+
+def _opened(file: SourceFile) -> int:
+    handle = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+    if file.same(_described(file.path, file.name, os.fstat(handle))):
+        return handle
+    os.close(handle)
+    raise changed(file.name)
 
 
 def storable(name: str) -> bool:

@@ -18,9 +18,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from arylcloud.checkpoint.chunks import MAX_CHUNK_BYTES, SourceFile, spans, storable
+from arylcloud.checkpoint.chunks import MAX_CHUNK_BYTES, Buffers, SourceFile, spans, storable
 from arylcloud.checkpoint.manifest import MAX_FILES, storable_folder
 from arylcloud.checkpoint.restore import THREADS, Near, fetch, parallel, write_at
+from arylcloud.checkpoint.store import Buffer
 from arylcloud.core.codec import dumps, loads
 from arylcloud.core.errors import IntegrityError, StoreError
 from arylcloud.core.ports import ObjectStore
@@ -115,6 +116,7 @@ class Copy:
         self._directory = ""
         self._files: tuple[DraftFile, ...] = ()
         self._chunk_bytes = 0
+        self._buffers = Buffers()
         self._have: dict[tuple[str, int], ChunkRef] = {}
         self.begun_s = time.monotonic()
         """When the oldest of what it has was verified, or before."""
@@ -179,10 +181,14 @@ class Copy:
         return Near(manifest=manifest, folder=self.folder / self._directory, trusted=True)
 
     def _bring(self, at: tuple[str, int], chunk: ChunkRef) -> None:
-        data = fetch(self._store, chunk)
-        self._have.pop(at, None)  # cut off half-way, it is neither
-        write_at(self.folder / self._directory / at[0], at[1], data)
-        self._have[at] = chunk
+        path = self.folder / self._directory / at[0]
+
+        def write(data: Buffer) -> None:
+            self._have.pop(at, None)  # cut off half-way, it is neither
+            write_at(path, at[1], data)
+            self._have[at] = chunk
+
+        fetch(self._store, chunk, self._buffers, write)
 
     def _begin(self, draft: Draft, files: tuple[DraftFile, ...], key: str) -> None:
         directory = draft.directory

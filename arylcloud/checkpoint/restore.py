@@ -9,12 +9,13 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from arylcloud.checkpoint.chunks import sha256
+from arylcloud.checkpoint.chunks import Buffers, read_into, sha256
 from arylcloud.checkpoint.manifest import list_manifests, next_number, read_manifest
-from arylcloud.checkpoint.store import Buffer, LocalStoreError, map_error, view
+from arylcloud.checkpoint.store import Buffer, LocalStoreError, local_file, map_error, view
 from arylcloud.core.errors import IntegrityError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import ChunkRef, FileEntry, Manifest, chunk_key
@@ -165,6 +166,8 @@ def _fill(
             offset += chunk.size
     _room(temporary.parent, needed)
 
+    buffers = Buffers()
+
     def write(piece: _Piece) -> None:
         if not (piece.linked and _local(piece.path, piece.offset, piece.chunk) is not None):
             if piece.linked:
@@ -173,7 +176,11 @@ def _fill(
             for source in (piece.near, piece.present):
                 if data is None and source is not None:
                     data = _local(source, piece.offset, piece.chunk)
-            write_at(piece.path, piece.offset, data if data is not None else fetch(store, piece.chunk))
+            if data is not None:
+                write_at(piece.path, piece.offset, data)
+            else:
+                put = partial(write_at, piece.path, piece.offset)
+                fetch(store, piece.chunk, buffers, put)
         if progress is not None:
             progress(piece.chunk.size)
 
@@ -250,15 +257,34 @@ def _local(path: Path, offset: int, chunk: ChunkRef) -> bytes | None:
     return data if _sound(data, chunk) else None
 
 
-def fetch(store: ObjectStore, chunk: ChunkRef) -> Buffer:
-    """The chunk from the store, verified. Raises IntegrityError (missing, damaged), StoreError."""
+def fetch(store: ObjectStore, chunk: ChunkRef, buffers: Buffers, write: Callable[[Buffer], None]) -> None:
+    """The chunk from the store, verified, to ``write``. Raises IntegrityError (missing, damaged), StoreError,
+    and what ``write`` raises."""
     key = chunk_key(chunk.sha256)
+    path = local_file(store, key)
+    if path is not None:
+        with buffers.take(chunk.size) as into:
+            if _read_whole(path, into) and sha256(into) == chunk.sha256:
+                write(into)
+                return
+    # not here, or not as it should be: what is wrong with it, the store itself says
     data = view(store, key)
     if data is None:
         raise IntegrityError(f"{key} is missing", code="missing")
     if not _sound(data, chunk):
         raise IntegrityError(f"{key} is damaged: its digest does not hold", code="digest")
-    return data
+    write(data)
+
+
+def _read_whole(path: Path, into: memoryview) -> bool:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.fstat(handle).st_size == len(into) and read_into(handle, 0, into)
+        finally:
+            os.close(handle)
+    except OSError:
+        return False
 
 
 def _sound(data: Buffer, chunk: ChunkRef) -> bool:

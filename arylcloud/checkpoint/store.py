@@ -65,6 +65,7 @@ _BY_CLASS: dict[str, tuple[type[ArylError], str]] = {
 
 _OF_THE_FILE = {errno.EIO, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG}
 
+_PLAIN = re.compile(r"[A-Za-z0-9._/-]+")
 LIST_AGAIN_S = 60.0
 _NEVER_ABSENT = re.compile(r"(^|/)(ckpt|journal)/")
 """Where a key that is wrongly taken to be missing would cost a checkpoint, or a launcher its fence."""
@@ -110,6 +111,21 @@ def view(store: ObjectStore, key: str) -> Buffer | None:
     if isinstance(store, ObstoreStore | PrefixedStore):
         return store.view(key)
     return store.get(key)
+
+
+def local_file(store: ObjectStore, key: str) -> Path | None:
+    """Where ``key`` lies, or would, if ``store`` is a folder of this host; None: it is none, or names the
+    object in another way there."""
+    if isinstance(store, PrefixedStore):
+        return local_file(store.base, store.prefix + key)
+    if not isinstance(store, ObstoreStore) or store.folder is None or not _PLAIN.fullmatch(key):
+        return None
+    return store.folder / checked_key(key)
+
+
+def put_view(store: ObjectStore, key: str, data: memoryview) -> None:
+    """``store.put``, for a folder of this host: there, nobody holds ``data`` when this returns."""
+    store.put(key, data)  # type: ignore[arg-type]
 
 
 def sub(store: ObjectStore, prefix: str) -> ObjectStore:
@@ -162,7 +178,7 @@ class ObstoreStore:
     def __init__(self, uri: str, client: Any, *, folder: Path | None = None, durable: bool = False) -> None:
         self._uri = uri
         self._client = client
-        self._folder = folder
+        self.folder = folder
         self._durable = durable and folder is not None
         self._absent_s: dict[str, float] = {}
         """Key → when a list did not have it (monotonic)."""
@@ -196,7 +212,7 @@ class ObstoreStore:
     def _there(self) -> None:
         """A disk that has been unmounted is away, not empty: nothing is to be believed of the folder
         under it, nor written there. Raises StoreError."""
-        if self._folder is not None and not self._folder.is_dir():
+        if self.folder is not None and not self.folder.is_dir():
             raise StoreError(f"there is no object store at {self._uri} any more", hint=_ASK)
 
     def get(self, key: str) -> bytes | None:
@@ -273,8 +289,8 @@ class ObstoreStore:
             raise self._mapped(error, "delete", key) from error
 
     def _sync(self, key: str) -> None:
-        assert self._folder is not None
-        path = self._folder / key
+        assert self.folder is not None
+        path = self.folder / key
         try:
             for target in (path, path.parent):
                 handle = os.open(target, os.O_RDONLY)

@@ -11,15 +11,26 @@ sound, a repair if it had been damaged at rest. That is also what makes pruning 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
-from arylcloud.checkpoint.chunks import CHUNK_BYTES, SourceFile, changed, read_span, scan, sha256, spans
+from arylcloud.checkpoint.chunks import (
+    CHUNK_BYTES,
+    Buffers,
+    SourceFile,
+    changed,
+    read_span,
+    read_span_into,
+    scan,
+    sha256,
+    spans,
+)
 from arylcloud.checkpoint.drafts import Announcer
 from arylcloud.checkpoint.manifest import listed_manifests, manifest_bytes, seal, storable_folder
 from arylcloud.checkpoint.retention import GRACE_S, SETTLE_S
-from arylcloud.checkpoint.store import unreadable
+from arylcloud.checkpoint.store import Buffer, local_file, put_view, unreadable
 from arylcloud.checkpoint.storetime import store_now_s
 from arylcloud.core.clock import Clock
 from arylcloud.core.errors import ConflictError, UsageError
@@ -272,6 +283,8 @@ class _Work:
     ) -> None:
         self._store = store
         self._announcer = announcer
+        self._buffers = Buffers()
+        self._local = local_file(store, chunk_key("0" * 64)) is not None
         self._done = present
         self._progress = progress
         self._lock = threading.Lock()
@@ -284,15 +297,16 @@ class _Work:
         """Digests of those that this upload wrote."""
 
     def chunk(self, file: SourceFile, offset: int, length: int) -> ChunkRef:
-        digest, data = _read(file, offset, length)
-        with self._lock:
-            known = digest in self._done
-            self._done.add(digest)  # the same chunk twice in one checkpoint travels once
-            self.sources.setdefault(digest, (file, offset, length))
+        with self._bytes(file, offset, length) as data:
+            digest = sha256(data)
+            with self._lock:
+                known = digest in self._done
+                self._done.add(digest)  # the same chunk twice in one checkpoint travels once
+                self.sources.setdefault(digest, (file, offset, length))
+                if not known:
+                    self.written.add(digest)
             if not known:
-                self.written.add(digest)
-        if not known:
-            self._write(digest, data)
+                self._write(digest, data)
         if self._progress is not None:
             self._progress(length)
         chunk = ChunkRef(sha256=digest, size=length)
@@ -301,21 +315,37 @@ class _Work:
         return chunk
 
     def put(self, file: SourceFile, offset: int, length: int) -> None:
-        self._write(*_read(file, offset, length))
+        with self._bytes(file, offset, length) as data:
+            self._write(sha256(data), data)
 
-    def _write(self, digest: str, data: bytes) -> None:
-        self._store.put(chunk_key(digest), data)
+    @contextmanager
+    def _bytes(self, file: SourceFile, offset: int, length: int) -> Iterator[Buffer]:
+        if not self._local:  # a connection may hold what it sends for longer than ``put`` takes
+            with _readable(file):
+                found = read_span(file, offset, length)
+            yield found
+            return
+        with self._buffers.take(length) as into:
+            with _readable(file):
+                read_span_into(file, offset, into)
+            yield into
+
+    def _write(self, digest: str, data: Buffer) -> None:
+        key = chunk_key(digest)
+        if isinstance(data, memoryview):
+            put_view(self._store, key, data)
+        else:
+            self._store.put(key, data)
         with self._lock:
             self.uploaded_bytes += len(data)
             self.sent[digest] = len(data)
 
 
-def _read(file: SourceFile, offset: int, length: int) -> tuple[str, bytes]:
-    """(sha256, bytes)."""
+@contextmanager
+def _readable(file: SourceFile) -> Iterator[None]:
     try:
-        data = read_span(file, offset, length)
+        yield
     except FileNotFoundError as error:
         raise changed(file.name) from error
     except OSError as error:
         raise unreadable(error, f"cannot read {file.path}") from error
-    return sha256(data), data
