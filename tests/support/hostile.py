@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from arylcloud.core.events import NoticeSeen
 from arylcloud.core.phases import JobPhase, LeasePhase
+from arylcloud.core.pipeline import PipelineSpec
 from support.harness import TIMING, Harness, spec
 
 SCRATCH = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
@@ -64,8 +65,9 @@ class HostileWorld(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ starts
 
-    GANGS = ((1, 1), (2, 2), (1, 3), (2, 3))
+    GANGS: tuple[tuple[int, int], ...] = ((1, 1), (2, 2), (1, 3), (2, 3))
     """Least and most machines; of several, the job may shrink and grow."""
+    PIPELINE: PipelineSpec | None = None
 
     @initialize(
         gang=st.sampled_from(range(len(GANGS))),
@@ -77,7 +79,7 @@ class HostileWorld(RuleBasedStateMachine):
         """Cold: nothing exists. Warm: it trains, with one checkpoint committed."""
         least, most = self.GANGS[gang % len(self.GANGS)]
         rule = "shrink" if least < most else "replace"
-        job = spec(most, nodes_min=least, on_node_loss=rule)
+        job = spec(most, nodes_min=least, on_node_loss=rule, pipeline=self.PIPELINE)
         self.h = Harness(self.folder, spec=job, calm_every_s=calm_s)
         self.h.agents.collective = least < most
         self.h.world.list_every_s = calm_s
