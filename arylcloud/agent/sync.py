@@ -74,6 +74,7 @@ class CheckpointSync(threading.Thread):
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._halt = threading.Event()
+        self._hasty = False
         self._status = SyncStatus()
         self._gang: Gang | None = None
         self._final: int | None = None
@@ -134,8 +135,9 @@ class CheckpointSync(threading.Thread):
         self._sender.hurry(left_s)
 
     def draining(self, epoch: int | None) -> None:
-        """The drain that this machine is asked to answer, if the newest epoch is one."""
+        """The drain that this machine is asked to answer, if the newest epoch is one. A job waits then."""
         self._sender.draining(epoch)
+        self._hasty = epoch is not None
 
     def stop(self) -> None:
         self._halt.set()
@@ -145,7 +147,8 @@ class CheckpointSync(threading.Thread):
         wait_s = self._poll_s
         while not self._halt.is_set():
             try:
-                wait_s = self._poll_s if self._turn() else min(10.0, max(0.5, wait_s * 2))
+                poll_s = self._poll_s / 4 if self._hasty else self._poll_s
+                wait_s = poll_s if self._turn() else min(10.0, max(0.5, wait_s * 2))
             except Exception as error:  # noqa: BLE001 - an error here must not end the thread, nor the job
                 self._fail(f"checkpoints are not being committed: {one_line(error)}")
                 wait_s = min(10.0, max(0.5, wait_s * 2))
