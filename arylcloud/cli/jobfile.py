@@ -21,6 +21,7 @@ from arylcloud.cli.jobsections import (
     migrate_of,
     objective_of,
     pipeline_of,
+    policy_of,
     profile_of,
     read_objective,
 )
@@ -226,6 +227,8 @@ def _read_aryl(aryl: Section | None, draft: _Draft) -> bool:
     draft.put("recovery", cast("Recovery", aryl.choice("recovery", ("auto", "none"))))
     if migrate := aryl.take("migrate"):
         draft.put("migrate", migrate_of(migrate))
+    if policy := aryl.take("policy"):
+        draft.put("policy", policy_of(policy))
     if hung := aryl.take("hung"):
         draft.put("hung", hung_of(hung))
     draft.put("unattended_s", aryl.get("unattended", units.parse_duration_s))

@@ -272,3 +272,18 @@ def _after(value: Value) -> dict[str, Any]:
         return {"times": None, "least_s": units.parse_duration_s(value.plain, what=value.what)}
     except UsageError as error:
         raise UsageError(error.message, hint="after: 20x (the usual step), or a duration: 30m") from error
+
+
+def policy_of(value: Value) -> str:
+    """A deadline policy that a running job can have, or ``off``: the launcher's own rules."""
+    from arylcloud.planner.deadline.registry import POLICIES  # numpy: only where the file names one
+
+    if value.plain is False:  # YAML's ``off``
+        return "off"
+    able = [name for name, policy in POLICIES.items() if not policy.free_sight and not policy.one_zone]
+    if value.text not in able:
+        raise UsageError(
+            f"{value.what}: {value.text!r} is no policy for a job with a deadline",
+            hint=f"one of {', '.join(able)}; off: none",
+        )
+    return value.text

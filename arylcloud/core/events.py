@@ -58,6 +58,8 @@ class JobPhaseChanged:
     text: str
     exit_code: int | None = None
     """Of the user's command, once it has ended by itself."""
+    until_s: float | None = None
+    """Wall seconds up to which it waits at most, of a wait by choice; None = of no such."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,6 +185,8 @@ class JobSpec:
     recovery: Recovery = "auto"
     hung: HungSpec = HungSpec()
     migrate: MigrateSpec = MigrateSpec()
+    policy: str | None = None
+    """Of a job with a deadline (``planner/deadline/registry``). None = the default; ``off``: none."""
     unattended_s: float = 12 * 3600.0
     notify: str | None = None
     stop_signal: str = "SIGTERM"

@@ -149,7 +149,20 @@ class MoveAdvice:
     nodes: int | None = None
     """How many machines there; None = as many as here."""
     urgent: bool = False
-    """Staying would miss the deadline: however short ago the last move was."""
+    """Staying would miss the deadline, or its policy says so: however short ago the last move was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueStart:
+    """The deadline policy's word to a job that lacks machines: what may be asked for now, nothing else."""
+
+    to: Offer | None
+    """None: nothing. It waits for spot, and nothing is paid for."""
+    until_s: float
+    """Wall seconds of the latest safe start on demand: no wait goes beyond."""
+    why: str
+    forced: bool = False
+    """No time is left to try anything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,3 +237,5 @@ class Desired:
     """Why the deadline may not, or cannot, be kept; None = it is kept even if things go badly."""
     spent_usd: float | None = None
     """So far, as limits go by it (``ledger.spent_for_limits_usd``). None = not known: no budget is judged."""
+    due: DueStart | None = None
+    """None: machines are asked for in the order of ``ranking``."""

@@ -17,10 +17,10 @@ from arylcloud.core.cadence import daly_interval_s
 from arylcloud.core.errors import ArylError, InfeasibleError
 from arylcloud.core.events import BaselineQuoted
 from arylcloud.core.job import JobSpec, Objective, Work
-from arylcloud.core.offer import Offer
+from arylcloud.core.offer import Market, Offer
 from arylcloud.core.plan import Candidate, Plan
 from arylcloud.core.ports import Provider
-from arylcloud.launcher.actions import Desired, MoveAdvice, Observed, Scaling, Timing
+from arylcloud.launcher.actions import Desired, DueStart, MoveAdvice, Observed, Scaling, Timing
 from arylcloud.launcher.duedate import late, way_out
 from arylcloud.launcher.offers import barred
 from arylcloud.launcher.queueview import held_to, on_gpu
@@ -45,8 +45,13 @@ LIKELY = 20
 """Candidates whose on-demand twins are quoted: where the job may come to run."""
 SCALING_S = 15.0
 """Sizes are not compared more often than this, however often the plan is made (wall seconds)."""
+ASKED_FOR = "asked for by "
+"""How the reason of a move begins that a user wants (``reconcile/migration``)."""
 COMMAND_START_S = 3.0
 """From a restored checkpoint to the first step: imports, data, model."""
+
+
+ByPolicy = tuple[DueStart | None, MoveAdvice | None]
 
 
 @dataclass(slots=True)
@@ -63,13 +68,18 @@ class Desires:
     _scaling: Scaling | None = None
     _scaled_at_s: float = 0.0
     _scaled_for: tuple[object, ...] = ()
+    _said: ByPolicy | None = None
+    _due_at_s: float = 0.0
+    _due_for: tuple[object, ...] = ()
 
     def __call__(self, state: JobState, observed: Observed, now_s: float) -> Desired:
         plan = self._current_plan(state, now_s)
         left_s = remaining(state, now_s).constraints.deadline_s
+        by_policy = None if plan is None or left_s is None else self._due(state, observed, plan, now_s)
         return Desired(
             ranking=tuple(c.offer for c in plan.candidates) if plan is not None else (),
-            move=None if plan is None else self._advice(state, observed, plan, now_s),
+            move=None if plan is None else self._advice(state, observed, plan, now_s, by_policy),
+            due=None if by_policy is None else by_policy[0],
             capabilities={name: p.capabilities() for name, p in self.providers.items()},
             timing=self.timing,
             checkpoint_interval_s=self._interval_s(state, observed, plan),
@@ -159,11 +169,39 @@ class Desires:
             self._scaled_at_s, self._scaled_for = now_s, wanted
         return self._scaling
 
-    def _advice(self, state: JobState, observed: Observed, plan: Plan, now_s: float) -> MoveAdvice | None:
-        """How often it may move is ``reconcile``'s to check; here only whether it pays."""
+    def _due(self, state: JobState, observed: Observed, plan: Plan, now_s: float) -> ByPolicy | None:
+        """What the policy of a job with a deadline says; None = it has none, or no say."""
+        from arylcloud.launcher import duepolicy  # numpy: jobs without a deadline do without
+
+        if duepolicy.policy_of(state.spec) is None:
+            return None
+        wanted = (state.seq, id(plan), self.quotes.version)
+        if wanted != self._due_for or not 0 <= now_s - self._due_at_s < duepolicy.again_s(state, self.timing):
+            lease = _current_lease(state)
+            handover_s = 0.0 if lease is None else _handover_s(observed, lease) * state.market_clock.scale
+            self._said = duepolicy.asked(
+                state,
+                observed,
+                plan,
+                now_s,
+                timing=self.timing,
+                handover_s=handover_s,
+                seen=self.quotes.seen,
+            )
+            self._due_for, self._due_at_s = wanted, now_s
+        return self._said
+
+    def _advice(
+        self, state: JobState, observed: Observed, plan: Plan, now_s: float, by_policy: ByPolicy | None
+    ) -> MoveAdvice | None:
+        """How often it may move is ``reconcile``'s to check; here only whether it pays. Where a deadline
+        policy has its say, it alone says so."""
         lease = _current_lease(state)
         if lease is None or state.migration is not None:
             return None
+        if by_policy is not None:
+            stays = _by_user(lease) and by_policy[1] is not None and by_policy[1].to.market is Market.SPOT
+            return None if stays else by_policy[1]
         now_market_s = state.market_clock.market_s(now_s)
         free = [
             c
@@ -258,6 +296,11 @@ def _current_lease(state: JobState) -> Lease | None:
         return None
     lease = state.leases[epoch.members[0].lease_id]
     return lease if lease.open else None
+
+
+def _by_user(lease: Lease) -> bool:
+    """A user has sent the job there: it stays until it is lost, or has to leave."""
+    return lease.purpose == "migrate" and lease.why.startswith(ASKED_FOR)
 
 
 def _where_it_runs(state: JobState) -> Offer | None:

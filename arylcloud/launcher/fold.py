@@ -76,6 +76,7 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 phase_code=event.code,
                 phase_text=event.text,
                 phase_since_s=at_s,
+                phase_until_s=event.until_s,
                 exit_code=event.exit_code if event.exit_code is not None else state.exit_code,
             )
         case ev.LeaseIntended():

@@ -124,6 +124,8 @@ class JobState:
     phase_code: str = "submitted"
     phase_text: str = "submitted"
     phase_since_s: float = 0.0
+    phase_until_s: float | None = None
+    """Of a wait by choice (``JobPhaseChanged.until_s``)."""
     seq: int = 0
     leases: dict[str, Lease] = field(default_factory=dict)
     epochs: tuple[Epoch, ...] = ()

@@ -41,7 +41,9 @@ class Draft:
     now_s: float
     actions: list[act.Action] = field(default_factory=list)
     waiting: tuple[str, str] | None = None
-    """(code, text), once a slot was found for which no offer can be had."""
+    """(code, text), once a slot was found for which no offer can be had, or shall be."""
+    waiting_until_s: float | None = None
+    """Wall seconds up to which it waits at most, where it waits by choice."""
 
     # ------------------------------------------------------------ what is known
 
@@ -181,9 +183,19 @@ class Draft:
         self.actions.append(act.Note(event=event, cause_id=cause_id))
         self._fold(event)
 
-    def phase(self, phase: JobPhase, code: str, text: str, exit_code: int | None = None) -> None:
+    def phase(
+        self,
+        phase: JobPhase,
+        code: str,
+        text: str,
+        exit_code: int | None = None,
+        until_s: float | None = None,
+    ) -> None:
         if (self.state.phase, self.state.phase_code) != (phase, code):
-            self.note(ev.JobPhaseChanged(phase=phase, code=code, text=text, exit_code=exit_code))
+            event = ev.JobPhaseChanged(
+                phase=phase, code=code, text=text, exit_code=exit_code, until_s=until_s
+            )
+            self.note(event)
 
     def create(self, offer: Offer, index: int, purpose: ev.Purpose, until_s: float, why: str) -> None:
         attempt = self.state.attempts + 1

@@ -9,7 +9,7 @@ from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import EndCause, MachineState
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.offers import DETERMINISTIC
-from arylcloud.launcher.reconcile import caps, migration
+from arylcloud.launcher.reconcile import caps, migration, slots
 from arylcloud.launcher.reconcile.draft import HEARD, Draft
 from arylcloud.launcher.reconcile.leases import BAD_STARTS
 from arylcloud.launcher.refusals import refusal_text
@@ -217,7 +217,9 @@ def name_phase(d: Draft) -> None:
 def _between(d: Draft) -> None:
     if d.waiting is not None:
         code, text = d.waiting
-        d.phase(JobPhase.WAITING, code, text)
+        d.phase(JobPhase.WAITING, code, text, until_s=d.waiting_until_s)
+        if code == slots.HELD:
+            return  # by choice, and told by `status`: nobody has to do anything about it
         d.notify(f"waiting:{d.state.attempts}", f"{d.state.job_id} waits: {text}")
     elif d.member_epoch is not None:
         regroups = d.elastic and d.draining

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from arylcloud.core import events as ev
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import LeasePhase
+from arylcloud.launcher.actions import DueStart
 from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s, reserve_usd
 from arylcloud.launcher.offers import acceptable, barred, why_none
 from arylcloud.launcher.reconcile import sizes
@@ -12,6 +15,9 @@ from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.reconcile.membership import begins_anew
 from arylcloud.launcher.refusals import summary, utc
 from arylcloud.launcher.state import Lease
+
+HELD: Final = "spot_awaited"
+"""Code of a wait that the deadline policy has chosen."""
 
 
 def repeat_intents(d: Draft) -> None:
@@ -104,6 +110,12 @@ def _may_replace(d: Draft) -> bool:
 
 def _choice(d: Draft) -> Offer | None:
     """The best offer that may be tried now; None = wait (and ``d.waiting`` says for what)."""
+    due = d.desired.due
+    if due is not None and due.to is None:
+        d.waiting, d.waiting_until_s = (HELD, due.why), due.until_s
+        return None
+    if due is not None and due.to is not None:
+        return due.to if barred(due.to, d.state.bars, d.now_market_s) is None else None
     free = acceptable(d.desired.ranking, d.state.bars, d.state.cooling, d.now_market_s, d.timing)
     if not free:
         code, text = why_none(d.desired.ranking, d.state.bars, d.now_market_s)
@@ -128,7 +140,8 @@ def _kin(d: Draft, holders: dict[int, Lease]) -> Offer | None:
     epoch = d.member_epoch
     survivors = list(holders.values())
     offer = survivors[0].offer
-    regroup = barred(offer, d.state.bars, d.now_market_s) is not None
+    due = d.desired.due
+    regroup = barred(offer, d.state.bars, d.now_market_s) is not None or _must_leave(due, offer)
     enough = d.elastic and len(survivors) >= d.state.spec.nodes_min
     if regroup and enough and not begins_anew(d, survivors):
         return None  # they go on without it, and it is tried again when the bar ends
@@ -136,11 +149,18 @@ def _kin(d: Draft, holders: dict[int, Lease]) -> Offer | None:
         return next((o for o in d.desired.ranking if o.key == offer.key), offer)  # its price of today
     choice = _choice(d)
     busy = d.at_work(epoch) if epoch else ()
-    if choice is None or any(lease in busy for lease in survivors):
+    held = due is not None and due.to is None
+    if (choice is None and not held) or any(lease in busy for lease in survivors):
         return None
+    then = "the job waits for spot" if choice is None else f"all machines move to {choice.key}"
     for lease in survivors:
-        d.end(lease, "regroup", f"{offer.key} cannot be completed; all machines move to {choice.key}")
+        d.end(lease, "regroup", f"{offer.key} cannot be completed; {then}")
     return None  # the next pass finds every slot empty
+
+
+def _must_leave(due: DueStart | None, offer: Offer) -> bool:
+    """No time is left to complete a gang where it was: all begin elsewhere."""
+    return due is not None and due.forced and due.to is not None and due.to.key != offer.key
 
 
 def _all_members(d: Draft, leases: list[Lease]) -> bool:
@@ -150,7 +170,10 @@ def _all_members(d: Draft, leases: list[Lease]) -> bool:
 
 def _why(d: Draft, index: int) -> str:
     lost = [lease for lease in d.state.leases.values() if lease.index == index]
+    by = "" if d.desired.due is None else f"; {d.desired.due.why}"
     if not lost:
-        return f"rank {index}: the best of {len(d.desired.ranking)} offers"
+        return f"rank {index}: the best of {len(d.desired.ranking)} offers{by}"
     last = lost[-1]
-    return f"rank {index}: in place of {last.lease_id}, {last.cause or last.ending_code or 'given notice'}"
+    return (
+        f"rank {index}: in place of {last.lease_id}, {last.cause or last.ending_code or 'given notice'}{by}"
+    )

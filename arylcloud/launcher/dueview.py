@@ -1,0 +1,352 @@
+"""What the deadline policy is shown of a live job: from journal, heartbeats and the present plan. Pure.
+
+One speed for all: of the kinds of machine that the plan holds, the view has those that are at least as fast
+as the slowest one in question (the best free candidate's, and the one that runs); an hour of work is an hour
+on that one, and prices of faster ones are for as much work. Market hours throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from arylcloud.core.offer import Market as Kind
+from arylcloud.core.offer import Offer
+from arylcloud.core.phases import LeasePhase
+from arylcloud.core.plan import Candidate, Plan
+from arylcloud.launcher.actions import Observed, Timing
+from arylcloud.launcher.offers import barred
+from arylcloud.launcher.sightings import looks, remembered
+from arylcloud.launcher.state import JobState, Lease
+from arylcloud.planner.deadline.view import NONE, DeadlinePolicy, Market, View
+from arylcloud.planner.upkeep import data_usd_per_gb
+from arylcloud.pricing.tariffs import Tariffs, load_tariffs
+
+MOST_ZONES: Final = 40
+"""Spot offers that are weighed: the cheapest for as much work, and what runs."""
+SAME_SPEED: Final = 0.98
+TICK_H: Final = 1 / 6
+"""Refused zones rest about so long (``launcher/offers``); of a short job less."""
+TICKS: Final = 144
+BOOTS: Final = 2.0
+"""Of the planned boot, until a start has been measured."""
+MEASURED: Final = 1.1
+SPREAD: Final = 1.02
+"""Of a speed that has been measured over so many steps and wall seconds, at p90."""
+LEAST_STEPS: Final = 20
+LEAST_S: Final = 300.0
+RESTORE_GB_PER_S: Final = 0.5
+TRY_H: Final = 1.5 / 60
+HANDOVER_H: Final = 2 / 60
+UNKNOWN_BOOT_H: Final = 300 / 3600
+DEAR_USD_PER_GB: Final = 0.12
+"""Traffic for which no tariff is known."""
+_HOLDING: Final = frozenset({LeasePhase.INTENDED, LeasePhase.PENDING, LeasePhase.READY, LeasePhase.SUSPECT})
+SOFT: Final = frozenset({"capacity", "throttled"})
+"""Bars that say no more than that there is nothing now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """One live job as a policy sees it, and what its machine numbers stand for."""
+
+    view: View
+    """With the work that is left at the typical speed (p50)."""
+    worst: View
+    """The same at the low end of the speed's band (p90): what the guard goes by."""
+    zones: tuple[Offer, ...]
+    on_demand: tuple[Offer | None, ...]
+    """The cheapest of each region."""
+    resting: tuple[bool, ...]
+    """Zones that must not be asked now: barred for want of capacity."""
+
+    def offer(self, machine: int) -> Offer | None:
+        return self.zones[machine] if machine < len(self.zones) else self.on_demand[machine - len(self.zones)]
+
+
+def due_of(
+    state: JobState,
+    observed: Observed,
+    plan: Plan,
+    now_s: float,
+    *,
+    policy: DeadlinePolicy,
+    timing: Timing,
+    handover_s: float,
+    seen: Callable[[Offer], bool],
+    tariffs: Tariffs | None = None,
+) -> Due | None:
+    """None where it cannot be made: no deadline, work that is not known in steps, a size that may change, no
+    spot or nothing on demand to be had. ``handover_s``: market seconds; ``seen``: whether an offer's price
+    has been named lately (a running job moves to no other)."""
+    limits, work, planned = state.spec.constraints, state.spec.work, plan.job.work
+    if limits.deadline_s is None or work is None or planned is None or work.unit != "steps":
+        return None
+    now_market_s = state.market_clock.market_s(now_s)
+    here = _here(state)
+    able = _able(state, plan, now_market_s, None if here is None else here[0])
+    fixed = [c for c in able if c.offer.market is not Kind.SPOT and _free(state, c, now_market_s, here)]
+    current = None
+    if here is not None:
+        current = next((c for c in able if c.offer.key == here[0].key), None)
+        if current is None:
+            return None
+    if not fixed or not any(c.offer.market is Kind.SPOT for c in able):
+        return None
+    first = next((c for c in able if _free(state, c, now_market_s, here)), able[0])
+    slowest = min((x for x in (first, current) if x is not None), key=_speed)
+    fastest = max(fixed, key=_speed)
+    if _speed(fastest) < SAME_SPEED * _speed(slowest):
+        slowest = fastest
+    able = [c for c in able if c is current or _speed(c) >= SAME_SPEED * _speed(slowest)]
+    running = here is not None
+    spot = [c for c in able if c.offer.market is Kind.SPOT and (c is current or not running or seen(c.offer))]
+    spot = sorted(spot, key=lambda c: (c is not current, _usd(c, slowest)))[:MOST_ZONES]
+    fixed = [c for c in fixed if c in able]
+    if not spot or not fixed:
+        return None
+    regions = tuple(dict.fromkeys(_region(c.offer) for c in (*spot, *fixed)))
+    cheapest = [_cheapest([c for c in fixed if _region(c.offer) == r], slowest, current) for r in regions]
+    at = regions.index(_last_region(state, able[0].offer, regions))
+    egress = _egress_usd(state, regions, at, tariffs)
+    boot_h, p50_h, p90_h = _hours(slowest, fixed[0])
+    unit_h, worst = p50_h / planned.amount, p90_h / p50_h
+    if (measured := _measured(state, observed, able, now_s)) is not None:
+        there, step_h = measured
+        unit_h, worst = step_h * _speed(there) / _speed(slowest), SPREAD
+    left, unsaved = _left(state, observed, work.amount)
+    scale_h = state.market_clock.scale / 3600.0
+    deadline_h, begun_s = limits.deadline_s / 3600.0, state.market_clock.market_s(state.submitted_at_s)
+    tick_h = max(2 * timing.tick_s * scale_h, min(TICK_H, deadline_h / TICKS))
+    startup_h = _startup_h(state, boot_h, unsaved * unit_h)
+    market = Market(
+        region=np.array([regions.index(_region(c.offer)) for c in spot], dtype=np.intp),
+        egress_usd=egress,
+        startup_h=startup_h,
+        tick_h=tick_h,
+        try_h=min(TRY_H, tick_h),
+        handover_h=min(startup_h, max(handover_s / 3600.0, HANDOVER_H)),
+    )
+    keys = [c.offer.key for c in spot]
+    memory, lives = remembered(looks(state, now_s), keys, begun_s, with_lives=policy.keeps_lives)
+    elapsed_h = (now_market_s - begun_s) / 3600.0
+    machine, boot_left_h = _machine(here, keys, cheapest, now_s, scale_h, startup_h)
+    view = View(
+        market=market,
+        elapsed_h=np.array([elapsed_h]),
+        left_h=np.array([deadline_h - elapsed_h]),
+        work_h=np.array([left * unit_h]),
+        total_h=np.array([work.amount * unit_h]),
+        machine=np.array([machine], dtype=np.int64),
+        boot_h=np.array([boot_left_h]),
+        coming=np.array([NONE], dtype=np.int64),
+        coming_boot_h=np.zeros(1),
+        at=np.array([at], dtype=np.intp),
+        spot_usd=np.array([[_usd(c, slowest) for c in spot]]),
+        on_demand_usd=np.array([[np.inf if c is None else _usd(c, slowest) for c in cheapest]]),
+        spent=np.zeros(1, dtype=bool),
+        seen=memory,
+        lives=lives,
+    )
+    return Due(
+        view=view,
+        worst=replace(view, work_h=view.work_h * worst),
+        zones=tuple(c.offer for c in spot),
+        on_demand=tuple(None if c is None else c.offer for c in cheapest),
+        resting=tuple(barred(c.offer, state.bars, now_market_s) is not None for c in spot),
+    )
+
+
+Here = tuple[Offer, Lease, bool]
+"""The offer of all the machines that the job has, the youngest of them, and whether its command runs."""
+
+
+def _here(state: JobState) -> Here | None:
+    """None: it has no whole gang, and is without one."""
+    held = [x for x in state.open_leases if x.phase in _HOLDING]
+    epoch = next((e for e in reversed(state.epochs) if e.members), None)
+    if epoch is not None and epoch.number > state.history_epoch:
+        members = [state.leases[m.lease_id] for m in epoch.members]
+        if all(x.phase in _HOLDING for x in members) and len(members) == state.wanted:
+            works = state.epochs[-1] is epoch and any(t.epoch == epoch.number for t in state.trainings)
+            return members[0].offer, members[0], works
+    by_offer: dict[str, list[Lease]] = {}
+    for lease in held:
+        by_offer.setdefault(lease.offer.key, []).append(lease)
+    for leases in by_offer.values():
+        if len({x.index for x in leases}) >= state.wanted:
+            return leases[0].offer, max(leases, key=lambda x: x.intended_at_s), False
+    return None
+
+
+def _able(state: JobState, plan: Plan, now_market_s: float, here: Offer | None) -> list[Candidate]:
+    """Candidates of this size with figures, but those that are barred for more than want of capacity."""
+    found = []
+    for c in plan.candidates:
+        figures = c.hours is not None and c.usd is not None and c.throughput
+        if not figures or c.nodes != state.wanted or c.offer.usd_per_hour is None:
+            continue
+        if c.throughput_unit != plan.candidates[0].throughput_unit:
+            continue
+        bars = [bar for bar in state.bars if bar.code not in SOFT]
+        if (here is not None and c.offer.key == here.key) or barred(c.offer, bars, now_market_s) is None:
+            found.append(c)
+    return found
+
+
+def _free(state: JobState, c: Candidate, now_market_s: float, here: Here | None) -> bool:
+    at_home = here is not None and here[0].key == c.offer.key
+    return at_home or barred(c.offer, state.bars, now_market_s) is None
+
+
+def _speed(c: Candidate) -> float:
+    return c.throughput or 0.0
+
+
+def _usd(c: Candidate, slowest: Candidate) -> float:
+    """Of the gang, for as much work as the slowest does in an hour."""
+    return (c.offer.usd_per_hour or 0.0) * c.nodes * _speed(slowest) / _speed(c)
+
+
+def _region(offer: Offer) -> str:
+    return f"{offer.cloud}/{offer.region}"
+
+
+def _cheapest(there: Sequence[Candidate], slowest: Candidate, current: Candidate | None) -> Candidate | None:
+    if current is not None and current in there:
+        return current
+    return min(there, key=lambda c: (_usd(c, slowest), c.offer.key), default=None)
+
+
+def _last_region(state: JobState, first: Offer, regions: Sequence[str]) -> str:
+    """Where the last checkpoint is: where the job ran last, or is to begin."""
+    for epoch in reversed(state.epochs):
+        if epoch.members:
+            region = _region(state.leases[epoch.members[0].lease_id].offer)
+            return region if region in regions else regions[0]
+    return _region(first) if _region(first) in regions else regions[0]
+
+
+def _egress_usd(state: JobState, regions: Sequence[str], at: int, tariffs: Tariffs | None) -> np.ndarray:
+    """Of one move, (R, R). Only the row ``at`` is read for a decision: the others are its likes."""
+    newest, spec = state.lineage, state.spec
+    gb = newest.total_bytes / 1e9 if newest is not None and newest.total_bytes else spec.checkpoint.size_gb
+    row = np.zeros(len(regions))
+    if not gb and not spec.data:
+        return np.tile(row, (len(regions), 1))
+    tariffs = tariffs or load_tariffs()
+    for i, region in enumerate(regions):
+        if i != at:
+            usd = tariffs.egress(regions[at], region).usd
+            row[i] = (gb or 0.0) * (DEAR_USD_PER_GB if usd is None else usd)
+            for data in spec.data:
+                usd = data_usd_per_gb(data, region, tariffs)
+                row[i] += data.size_gb * (DEAR_USD_PER_GB if usd is None else usd)
+    found = np.tile(row, (len(regions), 1))
+    if len(regions) > 1:
+        found[:, at] = row.max()
+    np.fill_diagonal(found, 0.0)
+    return found
+
+
+def _hours(c: Candidate, fixed: Candidate) -> tuple[float, float, float]:
+    """(boot, work at p50, work at p90) of the planned work on ``c``, by what is planned on a machine that
+    nobody takes back: hours there are a boot and work."""
+    assert fixed.hours is not None
+    assert fixed.usd is not None
+    rate = (fixed.offer.usd_per_hour or 0.0) * fixed.nodes
+    boot_h = fixed.usd.boot / rate if rate > 0 else UNKNOWN_BOOT_H
+    boot_h = min(boot_h, fixed.hours.p50 / 2)
+    slower = _speed(fixed) / _speed(c)
+    low, least = fixed.throughput_low or _speed(fixed), c.throughput_low or _speed(c)
+    p50_h = max(fixed.hours.p50 - boot_h, 1e-6) * slower
+    return boot_h, p50_h, max(p50_h, (fixed.hours.p90 - boot_h) * low / least)
+
+
+def _measured(
+    state: JobState, observed: Observed, able: Sequence[Candidate], now_s: float
+) -> tuple[Candidate, float] | None:
+    """(where, market hours per step) as the job has really trained on the kind that it ran on last, saves
+    included; None = not for long enough."""
+    steps, took_s = 0, 0.0
+    kind: str | None = None
+    for epoch in reversed(state.epochs):
+        ran = next((t for t in state.trainings if t.epoch == epoch.number), None)
+        if ran is None:
+            continue
+        offer = state.leases[ran.lease_id].offer
+        kind = offer.instance_type if kind is None else kind
+        beat = observed.beats.get(ran.lease_id)
+        if offer.instance_type != kind or len(epoch.members) != state.wanted:
+            continue
+        if ran.stopped_at_s is not None:
+            steps += max(0, (ran.last_step or 0) - ran.first_step)
+            took_s += ran.stopped_at_s - ran.started_at_s
+        elif beat is not None and beat.step is not None and beat.epoch == epoch.number:
+            steps += max(0, beat.step - ran.first_step)
+            took_s += now_s - ran.began_at_s
+    there = next((c for c in able if c.offer.instance_type == kind), None)
+    if there is None or steps < LEAST_STEPS or took_s < LEAST_S:
+        return None
+    return there, took_s / steps * state.market_clock.scale / 3600.0
+
+
+def _left(state: JobState, observed: Observed, amount: float) -> tuple[float, float]:
+    """(steps to do, steps of those done that no checkpoint holds)."""
+    saved = state.lineage.step if state.lineage is not None else 0
+    epoch = state.epoch
+    shown = [saved]
+    for member in epoch.members if epoch is not None else ():
+        beat = observed.beats.get(member.lease_id)
+        if beat is not None and beat.step is not None and beat.epoch == epoch.number:  # type: ignore[union-attr]
+            shown.append(beat.step)
+    step = max(shown)
+    return max(amount - step, amount * 1e-3), float(step - saved)
+
+
+def _startup_h(state: JobState, boot_h: float, unsaved_h: float) -> float:
+    """From asking to working, restore and what was not saved included: the worst that was seen, or twice what
+    is planned."""
+    scale_h = state.market_clock.scale / 3600.0
+    took = [
+        (t.began_at_s - state.leases[t.lease_id].intended_at_s) * scale_h
+        for t in state.trainings
+        if t.epoch == _first_epoch_of(state, t.lease_id)
+        and state.leases[t.lease_id].purpose in ("start", "replace")
+    ]
+    newest = state.lineage
+    gb = newest.total_bytes / 1e9 if newest is not None else (state.spec.checkpoint.size_gb or 0.0)
+    begin_h = MEASURED * max(took[-5:]) if took else BOOTS * boot_h + gb / RESTORE_GB_PER_S * scale_h
+    own = [c.saved_at_s for c in state.checkpoints if state.epoch and c.epoch == state.epoch.number][-4:]
+    every_s = state.spec.checkpoint.interval_s or max((b - a for a, b in pairwise(own)), default=0.0)
+    return begin_h + max(every_s * scale_h, unsaved_h)
+
+
+def _first_epoch_of(state: JobState, lease_id: str) -> int | None:
+    return next(
+        (e.number for e in state.epochs if any(m.lease_id == lease_id for m in e.members)),
+        None,
+    )
+
+
+def _machine(
+    here: Here | None,
+    zones: Sequence[str],
+    on_demand: Sequence[Candidate | None],
+    now_s: float,
+    scale_h: float,
+    startup_h: float,
+) -> tuple[int, float]:
+    """(machine number, hours until it works)."""
+    if here is None:
+        return NONE, 0.0
+    offer, lease, works = here
+    boot_h = 0.0 if works else max(startup_h - (now_s - lease.intended_at_s) * scale_h, 1e-3)
+    if offer.key in zones:
+        return zones.index(offer.key), boot_h
+    keys = [None if c is None else c.offer.key for c in on_demand]
+    return len(zones) + keys.index(offer.key), boot_h

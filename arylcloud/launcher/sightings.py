@@ -1,0 +1,112 @@
+"""What a job has seen of spot capacity, from its journal: the memory of its deadline policy. Pure.
+
+Every machine that was had says that there was capacity as long as it lived, a refusal for want of it and a
+loss say that there was none. Of a gang, all or nothing: capacity is there while all its machines are.
+Nothing is probed: what nobody has asked for is not known.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from arylcloud.core.offer import Market
+from arylcloud.core.phases import LeasePhase
+from arylcloud.launcher.state import JobState, Lease
+from arylcloud.planner.deadline.lives import Lives
+from arylcloud.planner.deadline.sightings import Sightings
+
+STEP_S: Final = 3600.0
+"""Between two sightings of a machine that lives: well below what still gives credit (``CREDIT_H``)."""
+SEEN_S: Final = 600.0
+"""A machine that was lost was seen at work so long before, as in a replay."""
+LOSSES: Final = frozenset({"interrupted", "unknown"})
+"""End causes that say that there was no capacity any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """At ``at_s`` (market seconds) the offer gave (still) what the job needs, or did not."""
+
+    at_s: float
+    key: str
+    up: bool
+
+
+def looks(state: JobState, now_s: float) -> tuple[Look, ...]:
+    """In order of time, up to ``now_s`` (wall seconds); of spot offers alone."""
+    now_market_s = state.market_clock.market_s(now_s)
+    by_offer: dict[str, list[Lease]] = defaultdict(list)
+    for lease in state.leases.values():
+        if lease.offer.market is Market.SPOT:
+            by_offer[lease.offer.key].append(lease)
+    found: list[Look] = []
+    for key, leases in by_offer.items():
+        spans = [_span(state, lease, now_market_s) for lease in leases if lease.launched_s is not None]
+        for begin_s, end_s, lost in _whole(spans, state.wanted):
+            last_s = max(begin_s, end_s - SEEN_S) if lost else end_s
+            steps = int((last_s - begin_s) // STEP_S)
+            at = [begin_s + i * STEP_S for i in range(steps + 1)]
+            found += [Look(at_s=s, key=key, up=True) for s in dict.fromkeys((*at, last_s))]
+        found += [Look(at_s=end_s, key=key, up=False) for _, end_s, lost in spans if lost]
+        for lease in leases:
+            if lease.refusal is not None and lease.refusal.kind == "capacity":
+                at_s = state.market_clock.market_s(lease.ended_at_s or lease.intended_at_s)
+                found.append(Look(at_s=min(at_s, now_market_s), key=key, up=False))
+    return tuple(sorted(found, key=lambda look: (look.at_s, not look.up)))
+
+
+def remembered(
+    found: Iterable[Look], keys: Sequence[str], since_s: float, *, with_lives: bool
+) -> tuple[Sightings, Lives | None]:
+    """The looks at ``keys`` as a policy's memory, shapes (1, Z); hours count from ``since_s`` (market)."""
+    at = {key: i for i, key in enumerate(keys)}
+    seen = Sightings.none(1, len(keys))
+    lives = Lives.none(1, len(keys)) if with_lives else None
+    row = np.zeros(1, dtype=np.intp)
+    for look in found:
+        if look.key not in at:
+            continue
+        zone, up = np.array([at[look.key]], dtype=np.intp), np.array([look.up])
+        now_h = np.array([(look.at_s - since_s) / 3600.0])
+        if lives is not None and seen.up[0, zone[0]]:
+            last, since = seen.last_h[row, zone], seen.since_h[row, zone]
+            lives.note(row, zone, last - since, now_h - last, ~up)
+        seen.note(row, zone, now_h, up)
+    return seen, lives
+
+
+def _span(state: JobState, lease: Lease, now_market_s: float) -> tuple[float, float, bool]:
+    """(from, to, lost) of one machine, in market seconds."""
+    assert lease.launched_s is not None
+    begin_s = min(lease.launched_s, now_market_s)
+    ends = [now_market_s]
+    if lease.ended_s is not None:
+        ends.append(lease.ended_s)
+    elif lease.phase is LeasePhase.ENDING:
+        ends.append(state.market_clock.market_s(lease.since_s))
+    noticed = lease.notice_acts_at_s is not None
+    if lease.notice_acts_at_s is not None:  # whoever leaves in time has lost the machine all the same
+        ends.append(state.market_clock.market_s(lease.notice_acts_at_s))
+    return begin_s, max(begin_s, min(ends)), noticed or lease.cause in LOSSES
+
+
+def _whole(spans: Sequence[tuple[float, float, bool]], size: int) -> list[tuple[float, float, bool]]:
+    """When ``size`` of the machines were there at once, and whether it was a loss that ended that."""
+    moves = sorted(
+        [(begin_s, 1, False) for begin_s, _, _ in spans] + [(end_s, -1, lost) for _, end_s, lost in spans],
+        key=lambda move: (move[0], move[1]),
+    )
+    found: list[tuple[float, float, bool]] = []
+    count, since_s = 0, 0.0
+    for at_s, step, lost in moves:
+        before, count = count, count + step
+        if before < size <= count:
+            since_s = at_s
+        elif count < size <= before:
+            found.append((since_s, at_s, lost))
+    return found
