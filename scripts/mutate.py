@@ -180,7 +180,14 @@ class Session:
         found = [t for t, r in reach.items() if module in r["reach"]]
         if mutant.where:
             found = [t for t in found if lines & set(reach[t]["reach"][module] or lines)]
-        found.sort(key=lambda t: (first.index(t) if t in first[:3] else 3, reach[t]["cpu_s"]))
+        else:  # a table or a default: who uses it need not enter the module
+            found = list(reach)
+
+        def order(test: str) -> tuple[int, bool, float]:
+            known = first.index(test) if test in first[:3] else 3
+            return known, module not in reach[test]["reach"], reach[test]["cpu_s"]
+
+        found.sort(key=order)
         total_s, enough = 0.0, []
         for test in found:
             total_s += reach[test]["cpu_s"]

@@ -63,6 +63,12 @@ def test_it_ends_while_the_last_save_can_still_be_paid() -> None:
     found = caps.reached(budget(10.0))
     assert found is not None
     assert found[1] == "$10.00 of a budget of $10.00 is spent"
+    d = budget(0.0)
+    d.desired = replace(d.desired, spent_usd=10.0 - kept(d))
+    assert code(d) == "over_budget", "to the cent"
+    found = caps.reached(budget(0.0499, usd=0.05))
+    assert found is not None
+    assert found[1] == "$0.05 of a budget of $0.05 is spent", "less than a cent is kept: not worth a word"
     free = budget(1e9)
     free.state = replace(free.state, spec=spec())
     assert code(free) is None
@@ -77,6 +83,8 @@ def test_what_a_save_took_is_kept() -> None:
     for spent, over in ((10.0 - expected - 0.001, False), (10.0 - expected + 0.001, True)):
         d.desired = replace(d.desired, spent_usd=spent)
         assert (code(d) == "over_budget") is over
+    d.observed = replace(d.observed, beats={A.lease_id: beat(A, upload_s=10.0)})
+    assert caps._save_s(d) == 10.0, "what it held up is not known"
     d.observed = replace(d.observed, beats={A.lease_id: beat(A, save_s=5.0)})
     assert caps._save_s(d) is None, "it has uploaded nothing yet"
 
@@ -114,6 +122,11 @@ def test_told_once_from_four_fifths_on() -> None:
     assert code(d) is None
     (near,) = events(d, ev.LimitNear)
     assert near.text.endswith("lasts 40 min; then it saves and stops")
+    dear = replace(A, prices=(PricePoint(from_s=0.0, usd_per_hour=4.0),))
+    d = budget(8.0, state={"leases": {A.lease_id: dear}})
+    assert code(d) is None
+    (near,) = events(d, ev.LimitNear)
+    assert near.text.startswith("$8.00 of $10.00 is spent; at $4.00/h the rest lasts 28 min")
     nothing = budget(8.0, state={"leases": {}, "epochs": ()})
     assert code(nothing) is None
     (near,) = events(nothing, ev.LimitNear)
@@ -180,6 +193,8 @@ def test_what_is_left_on_the_wall() -> None:
     d = budget(0.0)
     left = limits.hard_left_s(d.state, NOW_S, spent_usd=4.0, usd_per_hour=2.0, reserve_usd=1.0)
     assert left == pytest.approx(2.5 * 3600.0 / 2.0)
+    left = limits.hard_left_s(d.state, NOW_S, spent_usd=4.0, usd_per_hour=2.0)
+    assert left == pytest.approx(3.0 * 3600.0 / 2.0), "nothing is kept, unless it is said"
     assert limits.hard_left_s(d.state, NOW_S, spent_usd=40.0, usd_per_hour=2.0) == 0.0
     assert limits.hard_left_s(d.state, NOW_S, spent_usd=4.0, usd_per_hour=0.0) is None
     d = limited(limits={"max_runtime_s": 20_000.0})
@@ -190,6 +205,7 @@ def test_what_is_left_on_the_wall() -> None:
     assert limits.hard_left_s(
         d.state, NOW_S, spent_usd=None, usd_per_hour=None, boot_s=30.0
     ) == pytest.approx(10_000.0 - 4995.0 + 30.0), "wall seconds"
+    assert limits.hard_left_s(d.state, NOW_S, spent_usd=None, usd_per_hour=None) == pytest.approx(5005.0)
     over = limited(limits={"max_runtime_s": 1.0})
     assert limits.hard_left_s(over.state, NOW_S, spent_usd=None, usd_per_hour=None) == 0.0
 

@@ -214,6 +214,8 @@ def test_what_a_machine_cannot_restore_is_damaged() -> None:
     d = noted(A, B, epochs=[epoch(1, A, B, resume_from="ckpt/m")], beats=both)
     assert len(events(d, ev.CheckpointRejected)) == 1
     assert causes(d, ev.CheckpointRejected) == ["beat 7"]
+    d = noted(A, B, epochs=[epoch(1, A, B, resume_from="ckpt/m")], beats=both[1:])
+    assert len(events(d, ev.CheckpointRejected)) == 1, "though the other has not been heard"
 
 
 # ---------------------------------------------------------------- commands that have ended

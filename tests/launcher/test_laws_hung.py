@@ -201,6 +201,34 @@ def test_not_a_fourth_time_from_the_same_checkpoint(times: int, state: dict[str,
     assert (d.state.phase is JobPhase.STOPPING) is stops
 
 
+def test_a_restart_that_a_crash_cut_short_is_done_and_counts_once() -> None:
+    """Journaled as seen, and the launcher died before the drain: of three, two came before."""
+    d = draft(
+        ONE,
+        job=spec(hung=HungSpec(do="restart")),
+        epochs=[epoch(n, ONE, resume_step=20) for n in (1, 2, 3)],
+        beats=[beat(ONE, epoch=3, **HANGS)],
+        state={"stalls": restarted(1, 2, 3)},
+    )
+    hung.judge(d)
+    assert not stalls(d), "said before"
+    assert actions(d, act.OpenEpoch)
+    assert d.state.phase is JobPhase.RUNNING
+
+
+def test_what_is_only_reported_is_never_stopped() -> None:
+    d = draft(
+        ONE,
+        job=spec(hung=HungSpec(do="report")),
+        epochs=[epoch(n, ONE, resume_step=20) for n in (1, 2, 3, 4)],
+        beats=[beat(ONE, epoch=4, **HANGS)],
+        state={"stalls": restarted(1, 2, 3)},
+    )
+    hung.judge(d)
+    assert [do for _, do, _ in stalls(d)] == ["report"]
+    assert d.state.phase is JobPhase.RUNNING
+
+
 def test_three_that_began_elsewhere_do_not_count() -> None:
     steps = (20, 10, 20, 20)
     epochs = [epoch(n, ONE, resume_step=step) for n, step in enumerate(steps, start=1)]

@@ -205,6 +205,20 @@ def test_silent_and_its_cloud_too(
     assert codes(one, machines=[], observed=seen) == ["lost"] * lost
 
 
+def test_one_cause_is_enough() -> None:
+    """Ended once in a pass, for the first cause that holds."""
+    dear = replace(PENDING, since_s=0.0, prices=(PricePoint(from_s=0.0, usd_per_hour=9.0),))
+    stopping = [machine(A, state=MachineState.STOPPING)]
+    suspect = replace(A, phase=LeasePhase.SUSPECT)
+    broken = [beat(suspect, AgentPhase.BROKEN)]
+    for d, code in (
+        (judged(dear, epochs=[], beats=[], machines=stopping), "over_cap"),
+        (judged(replace(dear, prices=()), epochs=[], beats=[], machines=stopping), "stopped"),
+        (judged(suspect, beats=broken, machines=stopping), "broken"),
+    ):
+        assert [a.code for a in actions(d, act.EndLease)] == [code]
+
+
 # ---------------------------------------------------------------- with notice
 
 
@@ -266,7 +280,11 @@ def test_what_its_cloud_takes_for_nothing_is_left_to_it(
 def test_but_not_while_it_works_for_ever() -> None:
     one = doomed(60.0, billing=FREE, launched_s=CLOCK.market_s(NOW_S - 100.0))
     assert not codes(one)
-    late = doomed(-TIMING.drain_timeout_s - 1.0, since_s=100.0, billing=FREE, launched_s=1.9e5)
+    young = CLOCK.market_s(NOW_S - 100.0)
+    late = doomed(-TIMING.drain_timeout_s - 1.0, since_s=100.0, billing=FREE, launched_s=young)
+    assert TIMING.drain_timeout_s + 1.0 < leases.TAKES_S, "its cloud might still keep its word"
+    unknown = doomed(None, billing=FREE, launched_s=young)
+    assert codes(unknown, beats=[beat(unknown, HANDED_OVER, drained_epoch=1)]) == ["noticed"]
     assert codes(late) == ["noticed"]
 
 

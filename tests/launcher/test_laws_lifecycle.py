@@ -71,6 +71,7 @@ def test_a_failure_of_the_newest_epoch_ends_it_with_its_code_and_last_line() -> 
     assert d.state.exit_code == 3
     assert d.state.phase_text == "the command failed with exit code 3 on rank 1: ValueError: no"
     assert cause(draft(A, B, state={"commands_ended": (replace(bad, epoch=0),)})) is None
+    assert cause(draft(A, epochs=[], state={"commands_ended": (bad,)})) is None, "of none that is open"
     quiet = replace(bad, tail=" \n")
     d = draft(A, B, state={"commands_ended": (quiet,)})
     assert cause(d) == "user_command"
@@ -168,6 +169,7 @@ def test_a_stop_says_who_has_asked() -> None:
         ({"phase": LeasePhase.RELEASED, "cause": "self"}, True),
         ({"phase": LeasePhase.RELEASED, "cause": "terminated"}, False),
         ({"phase": LeasePhase.SUSPECT}, False),
+        ({"phase": LeasePhase.RELEASED, "ending_code": "noticed", "cause": "interrupted"}, True),
     ],
 )
 @pytest.mark.parametrize("rule", [{"recovery": "none"}, {"on_node_loss": "fail"}, {}])
@@ -180,8 +182,9 @@ def test_what_is_not_run_again_ends_with_a_member(
     found = cause(d)
     assert found == ("node_lost" if lost and rule else None)
     if found:
-        assert d.state.phase_text.startswith(f"{B.lease_id} was lost (")
-        assert d.state.phase_text.endswith(f"{next(iter(rule))}: {next(iter(rule.values()))}")
+        how = changes.get("cause") or changes["ending_code"]
+        ((name, word),) = rule.items()
+        assert d.state.phase_text == f"{B.lease_id} was lost ({how}); {name}: {word}"
     beside = draft(A, gone, job=spec(1, **rule), epochs=[epoch(1, A)], state=state)
     assert cause(beside) is None, "it was no member"
     before = draft(A, gone, job=spec(2, **rule), state={**state, "history_attempt": 2})
@@ -264,6 +267,17 @@ def test_an_elastic_job_that_works_is_not_ended_because_no_more_come_up() -> Non
     assert cause(beside(elastic(1), **none)) is None
     assert cause(beside(elastic(2), **none)) == "bad_starts"
     assert cause(beside(elastic(1), epochs=[], **none)) == "bad_starts"
+    gone = replace(B, phase=LeasePhase.RELEASED, cause="interrupted", ended_at_s=NOW_S - 50.0)
+    vain = [replace(x, since_s=NOW_S) for x in bad(BOUND, 1)]
+    assert cause(draft(A, gone, *vain, job=elastic(2), epochs=[epoch(1, A, gone)])) == "bad_starts"
+
+
+def test_machines_that_break_at_work_one_after_the_other_are_no_accident_either() -> None:
+    broke = [replace(x, since_s=NOW_S - 50.0 + i) for i, x in enumerate(bad(BOUND, ending_code="broken"))]
+    gangs = [epoch(1 + i, x, opened_at_s=NOW_S - 60.0 + i) for i, x in enumerate(broke)]
+    runs = tuple(training(x, 1 + i, stopped_at_s=NOW_S) for i, x in enumerate(broke))
+    d = draft(*broke, job=spec(1), epochs=gangs, state={"trainings": runs})
+    assert cause(d) == "bad_starts"
 
 
 def test_who_was_gone_by_then_did_not_work() -> None:
@@ -303,6 +317,8 @@ def test_who_works_saves_first_and_who_does_not_goes_at_once() -> None:
     assert ended(d) == {A.lease_id: "stop_requested"}
     d = winding(A, observed={"mailbox_ok": False})
     assert not d.actions, "it cannot be asked"
+    going = replace(A, phase=LeasePhase.ENDING, ending_code="noticed")
+    assert not winding(going).actions, "of what ends already the code stays, and the call is another rule's"
 
 
 def test_who_has_ended_by_itself_is_not_told_to_stop() -> None:
@@ -395,6 +411,13 @@ def test_of_what_is_released_in_this_pass_they_are_asked_for_first() -> None:
     d.note(ev.LeaseReleased(lease_id=A.lease_id, ended_s=1.0, cause="terminated"))
     lifecycle.wind_down(d)
     assert not d.state.phase.ended
+    other = draft(
+        RELEASED, epochs=[], machines=[], state={"phase": JobPhase.STOPPING, "phase_code": "finished"}
+    )
+    other.note(ev.LimitNear(limit="budget", text="near"))
+    other.sweep(machine(B), "landed late")
+    lifecycle.wind_down(other)
+    assert other.state.phase.ended, "of nothing else"
 
 
 # ---------------------------------------------------------------- what it is called

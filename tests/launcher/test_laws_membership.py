@@ -73,6 +73,8 @@ def test_where_it_is_reached_is_known_from_its_lease_or_its_clouds_list() -> Non
     shown = machine(bare, address="10.9.9.9")
     d = draft(bare, epochs=[], beats=[beat(bare, FREE, 0)], machines=[shown])
     assert membership.joinable(d, bare) == "10.9.9.9"
+    moved = draft(A, epochs=[], beats=[beat(A, FREE, 0)], machines=[shown])
+    assert membership.joinable(moved, A) == A.address, "as it was first known"
     d = draft(bare, epochs=[], beats=[beat(bare, FREE, 0)], machines=[])
     assert membership.joinable(d, bare) is None
 
@@ -332,6 +334,24 @@ def test_only_once_it_is_on_its_disk_or_takes_too_long() -> None:
         assert joins(joining(said={"prefetched": key}, checkpoints=newer)) is recent, key
 
 
+def test_a_checkpoint_of_an_epoch_before_is_not_enough() -> None:
+    two = [epoch(1, A), epoch(2), epoch(3, A, resume_from="old")]
+    saves = (saved("old", 1), saved("m", 3))
+    assert joins(joining(epochs=two, checkpoints=saves))
+    assert not joins(joining(epochs=two, checkpoints=saves, said={"prefetched": "old"}))
+
+
+def test_what_is_on_a_disk() -> None:
+    d = joining()
+    here = d.state.epochs[0]
+    assert membership.prefetched(d, d.state.leases[B.lease_id], here)
+    for beats in ({}, {B.lease_id: beat(B, AgentPhase.BROKEN, 0, prefetched="m")}):
+        d.observed = replace(d.observed, beats=beats)
+        assert not membership.prefetched(d, d.state.leases[B.lease_id], here), beats
+    d.state = replace(d.state, rejected=frozenset({"m"}))
+    assert membership.prefetched(d, d.state.leases[B.lease_id], here), "there is none to wait for"
+
+
 def test_not_while_it_moves() -> None:
     move = ev.MigrationStarted(
         to=OFFERS[1], from_offer="x", expected_saving_usd=None, move_usd=None, forced=False, why=""
@@ -345,6 +365,20 @@ def test_others_that_are_coming_are_waited_for_and_join_with_it() -> None:
     assert not joins(joining(third=booting, since_s=NOW_S - gather_s + 0.1))
     assert joins(joining(third=booting, since_s=NOW_S - gather_s))
     assert joins(joining(third=replace(booting, phase=SUSPECT))), "it is not coming"
+    late = lease(2, since_s=NOW_S - 1.0)
+    fourth = lease(3, phase=LeasePhase.PENDING)
+    ready = replace(B, since_s=NOW_S - gather_s)
+    said = [beat(A), *(beat(x, FREE, 0, prefetched="m") for x in (ready, late))]
+    d = draft(
+        *(A, ready, late, fourth),
+        job=elastic(most=4),
+        epochs=[epoch(1, A)],
+        beats=said,
+        state={"checkpoints": (saved("m"),)},
+    )
+    found = membership.change(d, d.state.epochs[0])
+    assert found is not None, "since the first of them was ready"
+    assert found.why.endswith("can join: 3 machines")
 
 
 def grown(ago_s: float, history_epoch: int = 0) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from support.harness import OFFERS, TIMING
 
 from arylcloud.core.events import OfferBarred
 from arylcloud.launcher import offers
+from arylcloud.launcher.actions import Timing
 from arylcloud.launcher.offers import acceptable, bar_for, bar_offer, barred, covers, family, holds, why_none
 
 HERE, NEXT, WEST, EU = OFFERS
@@ -143,6 +144,7 @@ def test_again_is_twice_as_long_up_to_a_limit() -> None:
         before = [found]
     times = [1.0, 2.0, 4.0, offers.LONGEST, offers.LONGEST]
     assert lasted == [(i + 1, CAPACITY_S * x) for i, x in enumerate(times)]
+    assert Timing().capacity_bar_market_s * offers.LONGEST == 3600.0, "an hour, as the docs say"
     long = bar_for("capacity", HERE, NOW_S, TIMING, before=[bar(HERE.key, times=5000)])
     assert long is not None
     assert long.until_s - NOW_S == CAPACITY_S * offers.LONGEST

@@ -67,6 +67,14 @@ def test_a_start_asks_for_all_on_the_best_offer() -> None:
     assert not filled(A, B)
 
 
+def test_a_start_elsewhere_has_the_best_size_there() -> None:
+    sizes = {OFFERS[0].key: 2}
+    asked = filled(job=elastic(), epochs=[], state={"attempts": 4}, desired={"sizes": sizes})
+    assert [x.index for x in asked] == [0, 1]
+    more = filled(A, job=elastic(), state={"attempts": 4}, desired={"sizes": sizes})
+    assert [x.index for x in more] == [1, 2], "of one that has begun, the size is another rule's"
+
+
 def test_what_is_missing_is_asked_for_where_the_others_are() -> None:
     gone = replace(B, **GONE)
     (asked,) = filled(A, gone)
@@ -98,11 +106,15 @@ def test_a_barred_offer_waits_or_moves_all_together() -> None:
     busy = draft(A, gone, state=here)
     slots.fill(busy)
     assert not busy.actions, "the survivor works"
-    idle = [beat(A, AgentPhase.DRAINED, 2, drained_epoch=2)]
+    drained = [beat(x, AgentPhase.DRAINED, 2, drained_epoch=2) for x in (A, B)]
+    idle = drained[:1]
     d = draft(A, gone, beats=idle, state=here, epochs=[epoch(1, A, B), epoch(2)])
     slots.fill(d)
     assert ended(d) == {A.lease_id: "regroup"}
     assert not actions(d, act.CreateLease)
+    whole = draft(A, B, beats=drained, state=here, epochs=[epoch(1, A, B), epoch(2)])
+    slots.fill(whole)
+    assert not whole.actions, "nothing is missing"
     nowhere = draft(A, gone, beats=idle, state={"bars": (bar("aws"),)}, epochs=[epoch(1, A, B), epoch(2)])
     slots.fill(nowhere)
     assert not nowhere.actions
@@ -133,6 +145,10 @@ def test_a_throttled_call_waits_and_a_wait_says_why() -> None:
     slots.fill(d)
     assert not d.actions
     assert d.waiting is None
+    best = {"bars": (bar("aws/us-east-1", code="throttled"),)}
+    assert not filled(job=spec(1), epochs=[], state=best), "the same call again, later"
+    other = {"bars": (bar("aws/us-west-2", code="throttled"),)}
+    assert [x.offer for x in filled(job=spec(1), epochs=[], state=other)] == [OFFERS[0]]
     d = draft(job=spec(1), epochs=[], state={"bars": (bar("aws", until_s=CLOCK.market_s(NOW_S + 61.0)),)})
     slots.fill(d)
     assert d.waiting is not None
@@ -166,11 +182,15 @@ def test_one_more_is_asked_for_where_it_pays() -> None:
     assert filled(A, job=elastic(), epochs=[], state=two, desired={"scaling": dear}), "a start"
     moving = {**two, "migration": MOVE, "migration_at_s": NOW_S}
     assert not filled(A, job=elastic(), state=moving, desired={"scaling": scaling})
+    assert filled(A, job=elastic(2), state=moving, desired={"scaling": scaling}), "too few, even so"
     assert filled(A, job=spec(2), state=moving)
     anew = replace(B, **GONE)
     restart = elastic(on_node_loss="restart")
     new = replace(lease(2, 3), phase=PENDING)
-    assert filled(A, anew, new, job=restart, epochs=[epoch(1, A, B)], desired={"scaling": dear})
+    never = replace(dear, loss={1: 10.0, 2: 6.0, 3: 5.9})
+    gang = [epoch(1, A, B)]
+    assert filled(A, anew, new, job=restart, epochs=gang, desired={"scaling": never})
+    assert not filled(A, anew, new, job=elastic(), epochs=gang, desired={"scaling": never})
 
 
 def test_a_slot_that_was_filled_before_is_replaced_not_grown() -> None:
