@@ -10,14 +10,17 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
+from arylcloud.agent.config import Config
+from arylcloud.agent.loop import Agent
 from arylcloud.checkpoint.store import file_uri, open_store
 from arylcloud.core.codec import dumps, loads
 from arylcloud.core.job import JobSpec
@@ -42,15 +45,16 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
 
 TRAIN = '''\
-"""Counts to TOTAL, saves every EVERY steps and when asked to stop, goes on from the newest."""
+"""Counts to TOTAL (+N: N more), saves every EVERY steps and when asked to stop, goes on from the newest."""
 import os, signal, sys, time
 from pathlib import Path
 folder = Path(os.environ["ARYL_CHECKPOINT_DIR"])
-total, every, pause = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+total, every, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 stop = []
 signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
 have = sorted(int(p.name[5:]) for p in folder.glob("step-*"))
 step = have[-1] if have else 0
+total = int(total) + step * total.startswith("+")
 print("begin at", step, flush=True)
 def save():
     new = folder / ("new-%d" % step)
@@ -69,7 +73,11 @@ if stop:
 '''
 
 
-def wait_for(what: Callable[[], T | None], *, timeout_s: float = 20.0, why: str = "") -> T:
+WAIT_S = 120.0
+"""For anything that must happen at all. No test says how fast; a machine may be busy."""
+
+
+def wait_for(what: Callable[[], T | None], *, timeout_s: float = WAIT_S, why: str = "") -> T:
     """The first true answer; a test that waits in vain says for what."""
     give_up = time.monotonic() + timeout_s
     while time.monotonic() < give_up:
@@ -209,6 +217,87 @@ class Machine:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+
+
+@dataclass
+class Ahead:
+    """The system's clock, later by what a test says: nobody waits for a lease's end, nor has to be quick."""
+
+    ahead_s: float = 0.0
+
+    def now_s(self) -> float:
+        return time.time() + self.ahead_s
+
+    def monotonic_s(self) -> float:
+        return time.monotonic() + self.ahead_s
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class Near:
+    """A machine whose agent runs in a thread of this process, by a clock of the test's. Its command is a real
+    one."""
+
+    def __init__(self, job: Job, *, lasts_s: float, metadata_url: str | None = None) -> None:
+        self.job = job
+        self.clock = Ahead()
+        self.until_s = self.clock.now_s() + lasts_s
+        home = job.folder / "near"
+        home.mkdir()
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        config = Config(
+            prefix_uri=job.store.uri,
+            job_id=job.job_id,
+            lease_id="lease-a",
+            journal_id="journal",
+            until_s=self.until_s,
+            home=home,
+            environ={"PATH": path, "HOME": str(home)},
+            metadata="none" if metadata_url is None else "ec2",
+            **({} if metadata_url is None else {"metadata_url": metadata_url, "metadata_poll_s": 0.1}),
+        )
+        self.checkpoints = config.checkpoints
+        self.agent = Agent(config, job.store, clock=self.clock)
+        self.agent.lifeline.keep = lambda off_s: None  # type: ignore[method-assign] # it would end the tests
+        self._thread = threading.Thread(target=self.agent.run, name="agent")
+        self._thread.start()
+
+    def until(self, what: Callable[[Heartbeat], object]) -> Heartbeat:
+        """The first heartbeat of which ``what`` is true."""
+
+        def look() -> Heartbeat | None:
+            data = self.job.store.get(beat_key("lease-a"))
+            beat = None if data is None else loads(Heartbeat, data)
+            if beat is not None and what(beat):
+                return beat
+            assert self._thread.is_alive(), f"the agent has ended: {self.job.log('boot-lease-a')}"
+            return None
+
+        return wait_for(look)
+
+    def ends(self) -> bool:
+        """By itself."""
+        self._thread.join(WAIT_S)
+        return not self._thread.is_alive()
+
+    def close(self) -> None:
+        self.agent.shutdown = "the test is over"
+        self.clock.ahead_s += 1e6  # whatever it waits for
+        assert self.ends()
+
+
+@pytest.fixture
+def near(job: Job) -> Iterator[Callable[..., Near]]:
+    found: list[Near] = []
+
+    def make(**options: Any) -> Near:
+        found.append(Near(job, **options))
+        return found[-1]
+
+    yield make
+    for machine in found:
+        machine.close()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from arylcloud.core.codec import dumps
 from arylcloud.core.errors import UsageError
 from arylcloud.core.protocol import BootDoc, LentDoc
 
-from .conftest import Job, read_json, spec, wait_for
+from .conftest import WAIT_S, Job, read_json, spec, wait_for
 
 PYTHON = Path(sys.executable)
 
@@ -221,7 +221,7 @@ def test_the_fetch_is_tried_again(job: Job, runtime: tuple[Path, str], tmp_path:
     late = tmp_path / "late.zip"
     home = job.folder / "machine a"
     home.mkdir()
-    (home / "stub").write_text(stub(job, runtime, runtime_url=late.as_uri(), fetch_tries=6))
+    (home / "stub").write_text(stub(job, runtime, runtime_url=late.as_uri(), fetch_tries=12))
     process = subprocess.Popen(
         ["sh", "stub"],
         cwd=home,
@@ -233,7 +233,7 @@ def test_the_fetch_is_tried_again(job: Job, runtime: tuple[Path, str], tmp_path:
         time.sleep(0.3)
         shutil.copy(runtime[0], late)
         wait_for(lambda: job.end(1))
-        assert process.wait(20) == 0
+        assert process.wait(WAIT_S) == 0
     finally:
         process.kill()
         process.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from arylcloud.agent.gpucheck import Wanted, check_gpus
 from arylcloud.core.errors import IntegrityError
 from arylcloud.core.protocol import BAD_HARDWARE
 
-from .conftest import Job, spec
+from .conftest import Job, spec, wait_for
 
 FINE = "40536, 0, No, No"
 TWO = ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB")
@@ -100,9 +101,20 @@ def test_a_driver_that_hangs_holds_nobody_up(
         "nvidia-smi",
         f'case $1 in {hangs}*) echo $$ > {pid}; exec sleep 25;; *) exec answers "$@";; esac',
     )
+    real = subprocess.Popen.communicate
+
+    def communicate(process: subprocess.Popen[str], **options: float) -> tuple[str, str]:
+        wait_for(lambda: process.poll() is not None or _text(pid))  # what does not hang may take its time
+        return real(process, **options)  # type: ignore[no-any-return, call-overload]
+
+    monkeypatch.setattr("subprocess.Popen.communicate", communicate)
     said = problem(Wanted(count=1))
     assert said == f"{BAD_HARDWARE}nvidia-smi has not answered for 2 s"
     os.kill(int(pid.read_text()), signal.SIGKILL)  # it lives: nobody has waited for it
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 @pytest.mark.parametrize("rows", [("[N/A], [N/A], [N/A], [N/A]",), ("a strange line",), ()])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -17,8 +17,9 @@ from arylcloud.core.clock import ManualClock
 from arylcloud.core.codec import dumps
 from arylcloud.core.protocol import LAUNCHER_KEY, LauncherBeat, chunk_key
 
-from .conftest import Job, spec, wait_for
+from .conftest import WAIT_S, Job, Near, spec, wait_for
 
+NewMachine = Callable[..., Near]
 LONG = "python3 train.py 100000 10 0.01"
 
 
@@ -39,7 +40,8 @@ def test_drain_saves_commits_and_says_so(job: Job) -> None:
 
 
 def test_restore_goes_on_at_the_saved_step_elsewhere(job: Job) -> None:
-    job.submit(spec("python3 train.py 300 10 0.01; exit 3"))
+    steps = '[ "$ARYL_ATTEMPT" = 1 ] && n=100000 || n=+50'
+    job.submit(spec(f"{steps}; python3 train.py $n 10 0.01; exit 3"))
     first = job.machine("lease-a")
     job.open_epoch("lease-a")
     first.until(lambda b: b.committed_step)
@@ -54,7 +56,7 @@ def test_restore_goes_on_at_the_saved_step_elsewhere(job: Job) -> None:
     assert saved.committed_step is not None
     assert saved.committed_step > 0
     assert job.manifests()[-1].epoch == 3
-    assert job.manifests()[-1].step == 300
+    assert job.manifests()[-1].step == (saved.committed_step + 50) // 10 * 10
 
 
 def test_the_same_machine_goes_on_and_forgets_what_the_epoch_does_not_resume_from(job: Job) -> None:
@@ -227,7 +229,7 @@ def test_notice_saves_uploads_and_hands_over_in_time(job: Job, metadata: Metadat
     job.open_epoch("lease-a")
     machine.until(lambda b: b.committed_step)
     metadata.tokens += 1  # the agent's token is void from now on
-    metadata.at_s = float(int(time.time()) + 12)
+    metadata.at_s = float(int(time.time()) + 90)
     beat = machine.until(lambda b: b.phase == "drained")
     assert beat.at_s < metadata.at_s
     assert beat.notice is not None
@@ -276,7 +278,7 @@ def test_the_training_library_hands_over_on_notice_and_goes_on(job: Job, metadat
     assert begun.command_started_s is not None
     assert begun.first_step_s is not None
     assert begun.command_started_s <= begun.first_step_s <= begun.at_s
-    metadata.at_s = float(int(time.time()) + 30)
+    metadata.at_s = float(int(time.time()) + 90)
     beat = machine.until(lambda b: b.phase == "drained")
     end = job.end(1)
     assert end is not None
@@ -302,18 +304,26 @@ def test_exit_0_after_the_signal_is_the_end_if_the_training_says_so(job: Job) ->
     assert (end.exit_code, end.signalled, end.finished, end.step) == (0, True, True, 3)
 
 
-def test_a_notice_leaves_time_for_the_upload_of_what_there_is(job: Job, metadata: Metadata) -> None:
+def test_a_notice_leaves_time_for_the_upload_of_what_there_is(
+    job: Job, near: NewMachine, metadata: Metadata
+) -> None:
     """The grace is longer than what the cloud leaves: the command is killed early enough."""
-    job.submit(spec(f"trap '' TERM; {LONG.replace('train.py', 'deaf.py')}", grace_s=300.0), _deaf())
-    machine = job.machine(**_env(metadata))
+    job.submit(spec(f"trap '' TERM; {LONG.replace('train.py', 'deaf.py')}", grace_s=3000.0), _deaf())
+    machine = near(lasts_s=3600.0, metadata_url=_env(metadata)["ARYL_METADATA_URL"])
     job.open_epoch("lease-a")
     machine.until(lambda b: b.committed_step)
-    metadata.at_s = float(int(time.time()) + 7)
+    metadata.at_s = float(int(time.time()) + 600)
+    machine.until(lambda b: b.phase == "saving")
+    run = machine.agent.state.run
+    assert run is not None
+    assert run.kill_at_s is not None
+    assert run.kill_at_s < metadata.at_s - 3.0, "so much is left for the upload"
+    assert job.end(1) is None
+    machine.clock.ahead_s += run.kill_at_s - machine.clock.now_s()
     beat = machine.until(lambda b: b.phase == "drained")
     end = job.end(1)
     assert end is not None
     assert end.exit_code == 137
-    assert end.at_s < metadata.at_s
     assert beat.committed_step == max(int(p.name[5:]) for p in machine.checkpoints.glob("step-*"))
 
 
@@ -326,81 +336,89 @@ def _deaf() -> dict[str, str]:
 # ---------------------------------------------------------------- without a launcher
 
 
-def test_the_end_of_the_lease_checkpoints_and_ends_the_machine(job: Job) -> None:
-    job.submit(spec(LONG))
-    machine = job.machine(ARYL_UNTIL_S=str(time.time() + 3.0))
-    job.open_epoch("lease-a")
-    assert machine.process is not None
-    assert machine.process.wait(20) == 0
+def heard(machine: Near, hard_left_s: float | None = None) -> None:
+    """A launcher says that it is there."""
+    at_s = machine.clock.now_s()
+    beat = LauncherBeat(launcher_id="x", host="h", pid=1, at_s=at_s, hard_left_s=hard_left_s)
+    machine.job.store.put(LAUNCHER_KEY, dumps(beat))
+    seen = machine.agent.mailbox
+    wait_for(lambda: (seen.seen.launcher_heard_s or 0.0) > at_s - 1.0, why="the agent hears of it")
+
+
+def saved_and_ended(job: Job, machine: Near, why: str) -> None:
+    assert machine.ends()
     stopped_at = int(job.log("e000001-r00").split("asked to stop at")[1])
     assert job.manifests()[-1].step == stopped_at > 0
-    assert "lease has run out" in job.log("boot-lease-a")
+    assert why in job.log("boot-lease-a")
 
 
-def test_a_launcher_renews_the_lease(job: Job) -> None:
-    job.submit(spec("sleep 60", unattended_s=3600.0))
-    beat = LauncherBeat(launcher_id="x", host="h", pid=1, at_s=time.time())
-    job.store.put(LAUNCHER_KEY, dumps(beat))
-    until_s = time.time() + 2.0
-    machine = job.machine(ARYL_UNTIL_S=str(until_s))
+def test_the_end_of_the_lease_checkpoints_and_ends_the_machine(job: Job, near: NewMachine) -> None:
+    job.submit(spec(LONG))
+    machine = near(lasts_s=600.0)
     job.open_epoch("lease-a")
-    machine.until(lambda b: b.phase == "running" and b.at_s > until_s + 1.0)
+    machine.until(lambda b: b.committed_step)
+    machine.clock.ahead_s += 600.0
+    saved_and_ended(job, machine, "lease has run out: nobody has renewed it")
+
+
+def test_a_launcher_renews_the_lease(job: Job, near: NewMachine) -> None:
+    job.submit(spec("sleep 600", unattended_s=3600.0))
+    machine = near(lasts_s=600.0)
+    job.open_epoch("lease-a")
+    machine.until(lambda b: b.phase == "running")
+    heard(machine)
+    machine.clock.ahead_s += 610.0
+    machine.until(lambda b: b.at_s > machine.until_s + 1.0 and b.phase == "running")
+    machine.clock.ahead_s += 3600.0
+    assert machine.ends()
 
 
 def test_its_cloud_hears_of_every_renewal_and_of_the_time_that_saving_takes(
-    job: Job, metadata: Metadata
+    job: Job, near: NewMachine, metadata: Metadata
 ) -> None:
-    job.submit(spec("trap '' TERM; echo deaf; while :; do sleep 0.05; done", unattended_s=60.0, grace_s=4.0))
-    begun_s = time.time() - 0.1  # the store's times are those of its files, which are coarse
-
-    def heard(left_s: float | None = None) -> None:
-        beat = LauncherBeat(launcher_id="x", host="h", pid=1, at_s=time.time(), hard_left_s=left_s)
-        job.store.put(LAUNCHER_KEY, dumps(beat))
-
-    heard()
-    machine = job.machine(ARYL_UNTIL_S=str(begun_s + 2.0), **_env(metadata))
+    job.submit(
+        spec("trap '' TERM; echo deaf; while :; do sleep 0.05; done", unattended_s=6000.0, grace_s=400)
+    )
+    machine = near(lasts_s=600.0, metadata_url=_env(metadata)["ARYL_METADATA_URL"])
+    begun_s = machine.clock.now_s() - 0.1  # the store's times are those of its files, which are coarse
     job.open_epoch("lease-a")
-    wait_for(lambda: (metadata.until_s or 0.0) >= begun_s + 60.0)
+    heard(machine)
+    wait_for(lambda: (metadata.until_s or 0.0) >= begun_s + 6000.0)
     wait_for(lambda: "deaf" in job.log("e000001-r00"))
-    end_s = time.time() + 5.0 - 0.1
-    heard(5.0)  # nearer again; the agent looks every two seconds
-    wait_for(lambda: end_s <= (metadata.until_s or 0.0) < begun_s + 60.0)
+    end_s = machine.clock.now_s() + 500.0 - 0.1
+    heard(machine, 500.0)  # nearer again
+    wait_for(lambda: end_s <= (metadata.until_s or 0.0) < begun_s + 6000.0)
     end_s = metadata.until_s or 0.0
     # at the end it saves, for longer than the lease: not to be cut off there
+    machine.clock.ahead_s += end_s + 1.0 - machine.clock.now_s()
     machine.until(lambda b: b.phase == "saving")
-    wait_for(lambda: (metadata.until_s or 0.0) > end_s + 4.0 + 300.0)
+    wait_for(lambda: (metadata.until_s or 0.0) > end_s + 400.0 + 300.0)
+    machine.clock.ahead_s += 400.0
+    assert machine.ends()
 
 
-def test_no_renewal_goes_beyond_the_budget(job: Job) -> None:
+def test_no_renewal_goes_beyond_the_budget(job: Job, near: NewMachine) -> None:
     """The launcher is heard, ``unattended`` is an hour: the hard limit that it named counts."""
     job.submit(spec(LONG, unattended_s=3600.0))
-    now_s = time.time()
-    beat = LauncherBeat(launcher_id="x", host="h", pid=1, at_s=now_s, hard_left_s=3.0)
-    job.store.put(LAUNCHER_KEY, dumps(beat))
-    machine = job.machine(ARYL_UNTIL_S=str(now_s + 3600.0))
+    machine = near(lasts_s=3600.0)
+    heard(machine, 600.0)
     job.open_epoch("lease-a")
-    assert machine.process is not None
-    assert machine.process.wait(20) == 0
-    stopped_at = int(job.log("e000001-r00").split("asked to stop at")[1])
-    assert job.manifests()[-1].step == stopped_at > 0
-    assert "budget or max_runtime is used up" in job.log("boot-lease-a")
+    machine.until(lambda b: b.committed_step)
+    machine.clock.ahead_s += 601.0
+    saved_and_ended(job, machine, "budget or max_runtime is used up")
 
 
-def test_each_beat_of_a_launcher_brings_the_hard_limit_up_to_date(job: Job) -> None:
+def test_each_beat_of_a_launcher_brings_the_hard_limit_up_to_date(job: Job, near: NewMachine) -> None:
     """The price has fallen, a machine has gone: the budget lasts longer."""
     job.submit(spec(LONG, unattended_s=3600.0))
-    hard_s = time.time() + 4.0
-
-    def say(left_s: float) -> None:
-        beat = LauncherBeat(launcher_id="x", host="h", pid=1, at_s=time.time(), hard_left_s=left_s)
-        job.store.put(LAUNCHER_KEY, dumps(beat))
-
-    say(4.0)
-    machine = job.machine(ARYL_UNTIL_S=str(hard_s))
+    machine = near(lasts_s=600.0)
+    heard(machine, 600.0)
     job.open_epoch("lease-a")
-    machine.phase("running")
-    say(3600.0)
-    machine.until(lambda b: b.phase == "running" and b.at_s > hard_s + 1.0)
+    machine.until(lambda b: b.phase == "running")
+    heard(machine, 3600.0)
+    wait_for(lambda: (machine.agent.mailbox.seen.hard_until_s or 0.0) > machine.until_s + 1000.0)
+    machine.clock.ahead_s += 610.0
+    machine.until(lambda b: b.phase == "running" and b.at_s > machine.until_s + 1.0)
 
 
 def test_a_beat_that_does_not_know_the_hard_limit_takes_nothing_back() -> None:
@@ -444,7 +462,7 @@ def test_done_and_no_launcher_it_ends_itself(job: Job) -> None:
     machine = job.machine(ARYL_LINGER_S="1")
     job.open_epoch("lease-a")
     assert machine.process is not None
-    assert machine.process.wait(20) == 0
+    assert machine.process.wait(WAIT_S) == 0
     end = job.end(1)
     assert end is not None
     assert end.finished
@@ -457,6 +475,6 @@ def test_a_shutdown_from_outside_hands_over(job: Job) -> None:
     machine.until(lambda b: b.committed_step)
     assert machine.process is not None
     machine.process.terminate()
-    assert machine.process.wait(20) == 0
+    assert machine.process.wait(WAIT_S) == 0
     stopped_at = int(job.log("e000001-r00").split("asked to stop at")[1])
     assert job.manifests()[-1].step == stopped_at

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.away import away
 
 from arylcloud.agent import decide, notice_ec2
 from arylcloud.agent.boot import unpack_workdir
@@ -22,7 +23,7 @@ from arylcloud.core.clock import ManualClock, SystemClock
 from arylcloud.core.errors import IntegrityError, UsageError
 from arylcloud.core.protocol import Notice, epoch_key
 
-from .conftest import Job, alive, spec, wait_for
+from .conftest import WAIT_S, Job, alive, spec, wait_for
 
 
 def test_an_outage_of_the_store_ends_nothing_and_loses_nothing(job: Job) -> None:
@@ -30,15 +31,10 @@ def test_an_outage_of_the_store_ends_nothing_and_loses_nothing(job: Job) -> None
     machine = job.machine()
     job.open_epoch("lease-a")
     wait_for(lambda: "line 5\n" in job.log("e000001-r00"))
-    prefix = job.folder / "store" / "jobs" / "job-1"
-    away = prefix.with_name("away")
-    prefix.rename(away)
-    prefix.write_text("not a folder: every call fails")
-    time.sleep(2.0)
-    assert machine.process is not None
-    assert machine.process.poll() is None
-    prefix.unlink()
-    away.rename(prefix)
+    with away(job.folder / "store" / "jobs" / "job-1"):
+        time.sleep(2.0)
+        assert machine.process is not None
+        assert machine.process.poll() is None
     beat = machine.phase("exited")
     assert beat.exit_code == 3
     assert job.log("e000001-r00") == "".join(f"line {n}\n" for n in range(1, 61))
@@ -50,12 +46,12 @@ def test_an_outage_of_the_store_ends_nothing_and_loses_nothing(job: Job) -> None
 def test_an_outage_while_booting_is_waited_for(job: Job) -> None:
     job.submit(spec("exit 4"))
     prefix = job.folder / "store" / "jobs" / "job-1"
-    away = prefix.with_name("away")
-    prefix.rename(away)
+    later = prefix.with_name("later")
+    prefix.rename(later)
     prefix.mkdir()  # the store is there, and as if empty
     machine = job.machine()
     wait_for(lambda: machine.beat())
-    for path in away.iterdir():
+    for path in later.iterdir():
         path.rename(prefix / path.name)
     job.open_epoch("lease-a")
     assert machine.phase("exited").exit_code == 4
@@ -98,7 +94,7 @@ def test_an_error_of_our_own_ends_no_command(
         assert "a bug of ours" in job.log("boot-lease-a")
     finally:
         agent.shutdown = "the test is over"
-        thread.join(20)
+        thread.join(WAIT_S)
     assert not thread.is_alive()
 
 
@@ -168,7 +164,7 @@ def test_the_timer_ends_an_agent_that_hangs(told: list[str]) -> None:
     )
     agent = subprocess.Popen([sys.executable, "-c", code, *told])
     try:
-        assert agent.wait(20) == -9
+        assert agent.wait(WAIT_S) == -9
     finally:
         agent.kill()
         agent.wait()
@@ -286,7 +282,7 @@ def test_the_timer_does_not_go_by_the_wall(ahead_s: float) -> None:
     began_s = time.monotonic()
     agent = subprocess.Popen([sys.executable, "-c", code, str(ahead_s)])
     try:
-        assert agent.wait(30) == -9
+        assert agent.wait(WAIT_S) == -9
         assert time.monotonic() - began_s >= 1.0
     finally:
         agent.kill()

@@ -14,7 +14,7 @@ from arylcloud.agent import inmemory
 from arylcloud.agent.config import from_environment
 from arylcloud.agent.inmemory import Held, folder_of
 
-from .conftest import Job, spec
+from .conftest import WAIT_S, Job, spec
 
 
 def test_a_living_agents_folder_stays_a_dead_ones_goes(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_an_agent_saves_there_and_leaves_nothing(job: Job) -> None:
     machine = job.machine(lease, ARYL_CHECKPOINTS="memory", ARYL_LINGER_S="1")
     job.open_epoch(lease)
     assert machine.process is not None
-    machine.process.wait(60)
+    machine.process.wait(WAIT_S)
     assert [m.step for m in job.manifests()] == [6]
     assert not (machine.home / "checkpoints").exists()
     assert not folder.exists()

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from agent.conftest import Job, spec, wait_for
+from agent.conftest import WAIT_S, Job, spec, wait_for
 from arylcloud.agent.metadata import Warned
 from arylcloud.agent.notice import Watcher
 from arylcloud.agent.notice_azure import Azure, preemptions
@@ -175,7 +175,7 @@ def test_gce_is_seen_as_it_happens(served) -> None:  # type: ignore[no-untyped-d
     with server.changed:
         server.preempted = "TRUE"
         server.changed.notify_all()
-    thread.join(10)
+    thread.join(WAIT_S)
     (notice,) = found
     assert isinstance(notice, Notice)
     assert notice.at_s == notice.seen_s + 30.0
@@ -306,7 +306,7 @@ def test_it_acknowledges_when_all_is_handed_over(refuses: int, tries: int, said:
     assert found == [Warned(seen_s=0.0), notice]  # each once
     assert source.acknowledged == 0
     watcher.handed_over()
-    watcher.join(10)
+    watcher.join(WAIT_S)
     assert source.acknowledged == tries
     assert len(errors) == 1 + said
 

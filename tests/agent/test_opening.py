@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from arylcloud.agent.config import LENT_FILE, from_environment
 from arylcloud.agent.opening import Lent, open_prefix
 from arylcloud.checkpoint.memory import MemoryStore
+from arylcloud.core.clock import ManualClock
 from arylcloud.core.codec import dumps
 from arylcloud.core.errors import IntegrityError, UsageError
 from arylcloud.core.protocol import LENT_KEY, LentDoc
@@ -53,14 +55,19 @@ def test_a_mailbox_that_does_not_answer_keeps_what_there_is() -> None:
     lent.stop()
 
 
-def test_a_loan_that_nobody_renews_ends_the_machine_while_it_can_still_upload() -> None:
+@pytest.mark.parametrize(("lasts_s", "early_s"), [(6.0, 1.2), (60.0, 12.0), (36000.0, 600.0)])
+def test_a_loan_that_nobody_renews_ends_the_machine_while_it_can_still_upload(
+    monkeypatch: pytest.MonkeyPatch, lasts_s: float, early_s: float
+) -> None:
+    clock = ManualClock(time.time())
     told: list[float] = []
-    lent = Lent(doc("first", 6.0), log=lambda text: None)
-    lent.on_end = lambda why: told.append(time.time())
-    lent.renew_from(MemoryStore())
-    lent.join(60.0)
-    assert len(told) == 1
-    assert lent.expires_s - 2.0 < told[0] < lent.expires_s
+    monkeypatch.setattr("arylcloud.agent.opening.time", SimpleNamespace(time=clock.now_s))
+    lent = Lent(LentDoc(secret={}, expires_s=clock.at_s + lasts_s), log=lambda text: None)
+    monkeypatch.setattr(lent, "_halt", SimpleNamespace(wait=clock.sleep))
+    lent.on_end = lambda why: told.append(clock.now_s())
+    lent._store = MemoryStore()
+    lent.run()
+    assert told == [pytest.approx(lent.expires_s - early_s, abs=0.01)]
 
 
 def test_a_newer_loan_that_lies_there_at_the_end_is_taken() -> None:

@@ -17,7 +17,7 @@ from arylcloud.checkpoint.store import StoreAccessError, map_error
 from arylcloud.core.clock import SystemClock
 from arylcloud.core.errors import StoreError
 
-from .conftest import wait_for
+from .conftest import WAIT_S, wait_for
 
 
 def write(folder: Path, step: int, *, how: str) -> Path:
@@ -116,7 +116,7 @@ def sync(tmp_path: Path):  # type: ignore[no-untyped-def]
     found.start()
     yield found, store, tmp_path / "ck", said
     found.stop()
-    found.join(5)
+    found.join(WAIT_S)
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ class Slow(MemoryStore):
     def put(self, key: str, data: bytes) -> None:
         if key.startswith(CHUNKS_PREFIX):
             self.waiting.release()
-            assert self.go.acquire(timeout=30)
+            assert self.go.acquire(timeout=120)
         super().put(key, data)
 
 
@@ -125,14 +125,14 @@ def test_saves_faster_than_uploads_starve_nobody_and_fill_no_disk(tmp_path: Path
     for _ in range(3):
         turn = threading.Thread(target=sync._turn)
         turn.start()
-        assert store.waiting.acquire(timeout=30)
+        assert store.waiting.acquire(timeout=120)
         for _ in range(4):
             step += 1
             checkpoint(folder, step)
             shutil.rmtree(folder / f"step-{step - 1}")
             assert len([p for p in folder.iterdir() if (p / "w").exists()]) <= 2
         store.go.release(2)
-        turn.join(30)
+        turn.join(120)
         store.waiting.acquire(blocking=False)
     assert [read_manifest(store, key).step for key in list_manifests(store)] == [1, 5, 9]
     assert sync.status.skipped == 6

@@ -233,12 +233,12 @@ def test_the_grand_tour(world: World, tmp_path: Path) -> None:
     done = world.cli("launch", str(job_file(tmp_path)), "--store", ROOT, "-y", "-d")
     job_id = done["job_id"]
     try:
-        first = wait_for(stepping("aws"), "training on AWS", 120.0)
+        first = wait_for(stepping("aws"), "training on AWS", 180.0)
         assert [life.market for life in world.account.live()] == ["spot"]
 
         killed(world.home)
         launcher = world.serve(job_id)
-        wait_for(lambda: world.job(job_id)["progress"]["done"] > first, "steps after the first kill", 60.0)
+        wait_for(lambda: world.job(job_id)["progress"]["done"] > first, "steps after the first kill", 180.0)
         assert len(world.account.lives) == 1, "its machine went on"
 
         with world.account.lock:
@@ -246,14 +246,14 @@ def test_the_grand_tour(world: World, tmp_path: Path) -> None:
                 world.account.capacity[ZONE, "g4dn.xlarge", market] = 0
         (life,) = world.account.live()
         world.aws.interrupt(world.account, life.instance_id, notice_s=15.0)
-        wait_for(lambda: world.project.called["instances.insert"], "an order at GCP", 120.0)
+        wait_for(lambda: world.project.called["instances.insert"], "an order at GCP", 180.0)
         killed(world.home)
         assert launcher.wait() == -signal.SIGKILL
         region, name = PLACES["azure"][0].partition("/")[2], PLACES["azure"][1]
         with world.subscription.lock:
             world.subscription.usd[region, name, "spot"].append((time.time(), TURNED))
         launcher = world.serve(job_id)
-        wait_for(stepping("gcp"), "training on GCP", 120.0)
+        wait_for(stepping("gcp"), "training on GCP", 180.0)
         assert len(world.project.lives) == 1, "the order of the launcher that died is its machine"
         wait_for(stepping("azure"), "training on Azure", 240.0)
         (tmp_path / HURRY).touch()

@@ -76,8 +76,9 @@ def quiet(**changes: Any) -> dict[str, Any]:
     return market(spot("calm", 0.10), **changes)
 
 
-def rough(*, age_s: float = 3.0, notice_s: float = 8.0, **changes: Any) -> dict[str, Any]:
-    """The first machine is lost without notice, the second with one, the third is left alone."""
+def rough(*, age_s: float = 3.0, notice_s: float = 60.0, **changes: Any) -> dict[str, Any]:
+    """The first machine is lost without notice, the second with one, the third is left alone. (However
+    long a notice is, a machine that has handed over does not wait for its end.)"""
     return market(
         spot("rough-a", 0.10, strike(age_s=age_s)),
         spot("rough-b", 0.12, strike(age_s=age_s, notice_s=notice_s)),
@@ -92,12 +93,14 @@ def job(
     steps: int = 200,
     step_s: float = 0.01,
     save_every: int = 20,
+    hold: int | None = None,
     envs: dict[str, str] | None = None,
     run: str = "python3 train.py",
     **aryl: Any,
 ) -> dict[str, Any]:
-    """A job file that runs ``train.py``; further arguments are keys of its ``aryl:`` part. A key of the
-    file itself is ``top={…}``."""
+    """A job file that runs ``train.py``. ``hold``: it waits after so many steps until ``home.go()``, so that
+    what the test does meanwhile may take any time, and the job is still there. Further arguments are keys of
+    its ``aryl:`` part. A key of the file itself is ``top={…}``."""
     top = aryl.pop("top", {})
     return {
         "name": "chain",
@@ -108,6 +111,7 @@ def job(
             "E2E_STEPS": str(steps),
             "E2E_STEP_S": str(step_s),
             "E2E_SAVE_EVERY": str(save_every),
+            **({} if hold is None else {"E2E_HOLD": str(hold)}),
             **(envs or {}),
         },
         "aryl": {

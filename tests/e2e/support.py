@@ -27,13 +27,14 @@ from pathlib import Path
 from typing import Any
 
 from arylcloud.checkpoint.store import open_store
+from arylcloud.core.clock import MarketClock, SystemClock
 from arylcloud.core.events import Record
 from arylcloud.core.ports import ObjectStore
 from arylcloud.launcher.fold import replay
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.state import JobState
 from arylcloud.providers.local import log as cloud_log
-from arylcloud.providers.local import processes
+from arylcloud.providers.local import processes, start
 from arylcloud.providers.local.wire import FOLDER, LOG_FILE, PORT_FILE
 
 WAIT_S = 120.0
@@ -292,6 +293,12 @@ class Home:
         assert child.wait() == 0, child.err[-3000:]
         return self.state(job_id)
 
+    def go(self, step: int = 1_000_000_000) -> None:
+        """The trainings of jobs with ``hold`` may go on, as far as ``step``."""
+        part = self.steps_log.with_name("go.part")
+        part.write_text(str(step))
+        part.replace(self.steps_log.with_name("go"))
+
     # ------------------------------------------------------------ what the product says
 
     def events(self, job_id: str) -> tuple[Record, ...]:
@@ -361,6 +368,21 @@ class Home:
         for pid in processes.members(instance_id, None):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    def give_notice(self, instance_id: str, notice_s: float = WAIT_S) -> None:
+        """The cloud will take a machine in so many seconds. Written down as its daemon does it, while
+        there is none: nothing has to be timed."""
+        with start._starter(self.cloud):  # a launcher that finds no daemon waits
+            self.stop_cloud()
+            log, now_s = cloud_log.CloudLog(self.cloud / LOG_FILE), time.time()
+            opened = next(iter(log))
+            market_s = MarketClock(origin_s=opened["origin_s"], scale=opened["scale"]).market_s(now_s)
+            body = {"instance_id": instance_id, "acts_at_s": now_s + notice_s}
+            log.append("notice", wall_s=now_s, market_s=market_s, **body)
+            log.close()
+        start.ensure(
+            self.cloud, market=str(self.market_file), idle_exit_s=self.idle_exit_s, clock=SystemClock()
+        )
 
     @property
     def running(self) -> list[Child]:

@@ -20,7 +20,7 @@ from e2e.terminal import CTRL_C, Terminal
 from e2e.truth import settled
 
 NewHome = Callable[..., Home]
-LONG = job(steps=250, step_s=0.02)
+LONG = job(steps=250, step_s=0.02, hold=100)
 QUESTION = "[w]atch on?"
 
 
@@ -40,6 +40,7 @@ def no_job(home: Home) -> None:
 def goes_on(home: Home) -> None:
     """The viewer has left; a launcher is at work and brings the job to its end."""
     (job_id,) = home.jobs()
+    home.go()
     wait_for(lambda: home.state(job_id).phase.ended, "the job's end")
     settled(home, job_id)
 
@@ -105,12 +106,14 @@ def test_watch_on_watches_on(new_home: NewHome) -> None:
     home = new_home(quiet())
     terminal = launch(home, "-y")
     terminal.see("first heartbeat")
-    for _ in range(2):
+    for step in (150, 200):
         terminal.type(CTRL_C)
         terminal.see(QUESTION)
         terminal.forget()
         terminal.type(b"w\n")
+        home.go(step)
         terminal.see("committed")  # it watches
+    home.go()
     assert terminal.wait() == 0
     settled(home, newest(home))
 
@@ -180,9 +183,9 @@ def any_moment(home: Home, delay_s: float) -> None:
         no_job(home)
         return
     state = home.state(jobs[0])
-    if not state.phase.ended:
-        home.cli("resume", jobs[0], code=0)  # a launcher is at work, or gets to work
-    settled(home, jobs[0])
+    assert not state.phase.ended
+    home.cli("resume", jobs[0], "-d", code=0)  # a launcher is at work, or gets to work
+    goes_on(home)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

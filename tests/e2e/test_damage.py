@@ -53,9 +53,11 @@ CASES: dict[str, Callable[[Path, Path], None]] = {
 
 def stopped(home: Home, checkpoints: int, **options: int) -> str:
     """A job that has committed at least so many checkpoints and is down."""
-    job_id = home.submit(job(save_every=20, **options))
+    job_id = home.submit(job(save_every=20, hold=20, **options))
     child = home.serve(job_id)
-    wait_for(lambda: len(home.state(job_id).checkpoints) >= checkpoints, f"{checkpoints} checkpoints")
+    for count in range(1, checkpoints + 1):  # one by one: none is overtaken
+        wait_for(lambda count=count: len(home.state(job_id).checkpoints) >= count, f"checkpoint {count}")
+        home.go(20 * (count + 1))
     home.cli("stop", job_id, "-d", no_launcher=True, code=0)
     assert child.wait() == 0
     assert home.state(job_id).phase == "stopped"
@@ -67,6 +69,7 @@ def stopped(home: Home, checkpoints: int, **options: int) -> str:
 
 def resumed(home: Home, job_id: str, *, rejected: set[str], step: int) -> None:
     """It goes on from ``step``, the damaged ones are named with their damage, and all ends well."""
+    home.go()
     home.cli("resume", job_id, "-d", no_launcher=True, code=0)
     home.serve_to_the_end(job_id)
     settled(home, job_id)

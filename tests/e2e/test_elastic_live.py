@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from arylcloud.launcher.state import JobState
-from e2e.market import job, market, quiet, spot, strike
+from e2e.market import job, market, quiet, spot
 from e2e.support import Home, wait_for
 from e2e.truth import attempts, settled, steps_kept
 
@@ -34,7 +34,7 @@ def trains(home: Home, job_id: str, size: int) -> list[str]:
     return found
 
 
-def elastic(steps: int, **changes: object) -> dict[str, Any]:
+def elastic(steps: int, **changes: Any) -> dict[str, Any]:
     return job(steps=steps, step_s=0.05, save_every=10, nodes="1..3", objective="time", **changes)
 
 
@@ -73,9 +73,13 @@ def test_lost_shrunk_grown_back_and_scaled(new_home: NewHome) -> None:
 
 def test_a_notice_to_one_of_three(new_home: NewHome) -> None:
     """All ranks live: they save, one leaves, nothing is lost; the others go on."""
-    home = new_home(market(spot("calm", 0.10, strike(age_s=4.0, notice_s=8.0)), boot_s=2.0))
-    job_id = home.submit(elastic(300))
+    home = new_home(market(spot("calm", 0.10), boot_s=2.0))
+    job_id = home.submit(elastic(200, hold=150))
     launcher = home.serve(job_id)
+    machines = trains(home, job_id, 3)
+    home.give_notice(machines[0])
+    wait_for(lambda: len(attempts(home)) > 1, "an epoch without it")
+    home.go()
     assert launcher.wait() == 0, launcher.err[-2000:]
     state = settled(home, job_id)
     assert state.interruptions == 1

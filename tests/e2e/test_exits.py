@@ -77,8 +77,9 @@ def test_a_child_that_dies_of_a_signal_is_the_users_failure(new_home: NewHome) -
 
 def test_a_stopped_job_says_so_and_can_be_resumed(new_home: NewHome) -> None:
     home = new_home(quiet())
-    job_id = home.launch(job(steps=120, step_s=0.03), "-d").out.strip()
+    job_id = home.launch(job(steps=120, step_s=0.03, hold=100), "-d").out.strip()
     home.cli("stop", job_id, code=0)
+    home.go()
     assert settled(home, job_id, phase="stopped").phase_code == "stop_requested"
     done = home.cli("resume", job_id, code=0)
     settled(home, job_id)

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.away import away
 
 from arylcloud.core import events as ev
 from arylcloud.core.codec import loads
 from arylcloud.core.phases import LeasePhase
 from arylcloud.core.protocol import Heartbeat, beat_key
 from arylcloud.launcher.state import Lease
-from e2e.market import fault, job, market, quiet, spot, strike
+from e2e.market import fault, job, market, quiet, spot
 from e2e.support import Home, wait_for
 from e2e.truth import attempts, machines_accounted, settled, steps_kept
 
@@ -51,17 +52,13 @@ def beat(home: Home, lease: Lease) -> Heartbeat | None:
 def test_02_a_mailbox_that_is_away_relaunches_nothing(new_home: NewHome) -> None:
     """Nobody hears anybody for longer than the time after which silence is suspect; the machine runs."""
     home = new_home(quiet())
-    job_id = home.submit(job(steps=700, step_s=0.02, save_every=50))
+    job_id = home.submit(job(steps=700, step_s=0.02, save_every=50, hold=60))
     launcher = home.serve(job_id)
     wait_for(lambda: newest_step(home) > 20, "training")
-    prefix = home.prefix(job_id)
-    away = prefix.with_name("away")
-    prefix.rename(away)
-    prefix.write_text("a file where the mailbox was: every read and every write fails")
-    cut_at = newest_step(home)
-    wait_for(lambda: newest_step(home) > cut_at + 550, "eleven seconds of training without a mailbox")
-    prefix.unlink()
-    away.rename(prefix)
+    with away(home.prefix(job_id)):
+        home.go(650)
+        wait_for(lambda: newest_step(home) == 650, "twelve seconds of training without a mailbox")
+    home.go()
     assert launcher.wait() == 0, launcher.err[-2000:]
     state = settled(home, job_id)
     assert len(launches(home)) == 1
@@ -74,7 +71,7 @@ def test_02_a_silent_agent_is_suspect_and_kept(new_home: NewHome) -> None:
     """The mailbox answers, the cloud says RUNNING, the agent says nothing: SUSPECT, neither ended nor
     replaced, and READY again when it is heard."""
     home = new_home(quiet())
-    job_id = home.submit(job(steps=400, step_s=0.02))
+    job_id = home.submit(job(steps=100, step_s=0.02, hold=90))
     launcher = home.serve(job_id)
     wait_for(lambda: newest_step(home) > 5, "training")
     agents = home.machine_processes("arylcloud.agent")
@@ -85,6 +82,8 @@ def test_02_a_silent_agent_is_suspect_and_kept(new_home: NewHome) -> None:
     wait_for(lambda: home.state(job_id).leases[lease.lease_id].phase is LeasePhase.SUSPECT, "suspicion")
     for pid in agents:
         os.kill(pid, signal.SIGCONT)
+    wait_for(lambda: home.state(job_id).leases[lease.lease_id].phase is LeasePhase.READY, "READY again")
+    home.go()
     assert launcher.wait() == 0, launcher.err[-2000:]
     settled(home, job_id)
     phases = [e.phase for e in of_kind(home, job_id, ev.LeasePhaseChanged)]
@@ -169,11 +168,12 @@ def test_08_09_a_lost_rank_is_noticed_and_alone_replaced(new_home: NewHome, vict
     """Rank 0 lives, so nobody else can tell: every machine has its own heartbeat, and the cloud is
     asked for each. The survivor keeps its machine; all go on from the last checkpoint."""
     home = new_home(quiet())
-    job_id = home.submit(job(steps=300, step_s=0.02, nodes=2, on_node_loss="replace"))
+    job_id = home.submit(job(steps=300, step_s=0.02, hold=250, nodes=2, on_node_loss="replace"))
     launcher = home.serve(job_id)
     wait_for(lambda: any(r for r in of_kind(home, job_id, ev.CheckpointCommitted)), "a checkpoint")
     before = _gang(home, job_id)
     home.kill_machine(before[victim])
+    home.go()
     assert launcher.wait() == 0, launcher.err[-2000:]
     settled(home, job_id)
     after = _gang(home, job_id)
@@ -206,11 +206,12 @@ def test_14_73_an_attempt_knows_its_job_and_its_checkpoint(new_home: NewHome) ->
     home = new_home(quiet())
     said = home.path / "said"
     run = f'echo "$ARYL_JOB_ID $ARYL_ATTEMPT" >> {said}; exec python3 train.py'
-    job_id = home.submit(job(steps=300, step_s=0.02, run=run))
+    job_id = home.submit(job(steps=300, step_s=0.02, hold=100, run=run))
     launcher = home.serve(job_id)
     for attempt in (1, 2):
         wait_for(lambda attempt=attempt: _committed(home, job_id, attempt), "a checkpoint")
         home.kill_machine(launches(home)[-1]["instance_id"])
+        home.go(100 + attempt * 100)
     assert launcher.wait() == 0, launcher.err[-2000:]
     settled(home, job_id)
     lines = [line.split() for line in said.read_text().splitlines()]
@@ -245,7 +246,7 @@ def _never_again(home: Home, job_id: str) -> None:
 
 def test_15_recovery_none_creates_nothing_after_a_loss(new_home: NewHome) -> None:
     home = new_home(market(spot("a", 0.10), spot("b", 0.11)))
-    job_id = home.submit(job(steps=2000, work="100 steps", recovery="none", market="spot"))
+    job_id = home.submit(job(steps=2000, hold=100, work="100 steps", recovery="none", market="spot"))
     launcher = home.serve(job_id)
     wait_for(lambda: home.state(job_id).checkpoints, "a checkpoint")
     home.kill_machine(launches(home)[0]["instance_id"])
@@ -254,9 +255,12 @@ def test_15_recovery_none_creates_nothing_after_a_loss(new_home: NewHome) -> Non
 
 
 def test_15_recovery_none_creates_nothing_after_a_notice(new_home: NewHome) -> None:
-    home = new_home(market(spot("a", 0.10, strike(age_s=8.0, notice_s=2.0)), spot("b", 0.11)))
-    job_id = home.submit(job(steps=2000, work="100 steps", recovery="none", market="spot"))
-    home.serve_to_the_end(job_id)
+    home = new_home(market(spot("a", 0.10), spot("b", 0.11)))
+    job_id = home.submit(job(steps=2000, hold=100, work="100 steps", recovery="none", market="spot"))
+    launcher = home.serve(job_id)
+    wait_for(lambda: home.state(job_id).checkpoints, "a checkpoint")
+    home.give_notice(launches(home)[0]["instance_id"])
+    assert launcher.wait() == 0, launcher.err[-2000:]
     _never_again(home, job_id)
 
 
@@ -338,15 +342,17 @@ def test_20_a_cloud_that_answers_badly_ends_no_workload(new_home: NewHome) -> No
 
 def test_20_a_launcher_that_dies_again_and_again_ends_no_workload(new_home: NewHome) -> None:
     home = new_home(quiet())
-    job_id = home.submit(job(steps=400, step_s=0.02))
+    job_id = home.submit(job(steps=400, step_s=0.02, hold=50))
     launcher = home.serve(job_id)
     wait_for(lambda: newest_step(home) > 5, "training")
-    for _ in range(4):
+    for turn in range(1, 5):
         launcher.kill()
         step = newest_step(home)
+        home.go(50 + turn * 50)
         wait_for(lambda step=step: newest_step(home) > step, "training without a launcher")
         launcher = home.serve(job_id)
         wait_for(lambda: home.state(job_id).seq, "a journal that can be read")
+    home.go()
     assert launcher.wait() == 0, launcher.err[-2000:]
     settled(home, job_id)
     (attempt,) = attempts(home)
@@ -356,7 +362,7 @@ def test_20_a_launcher_that_dies_again_and_again_ends_no_workload(new_home: NewH
 def test_20_a_planner_that_cannot_plan_any_more_ends_no_workload(new_home: NewHome) -> None:
     """A user's own catalogue and profiles break while the job runs."""
     home = new_home(quiet())
-    job_id = home.submit(job(steps=300, step_s=0.02))
+    job_id = home.submit(job(steps=300, step_s=0.02, hold=250))
     launcher = home.serve(job_id)
     wait_for(lambda: home.state(job_id).checkpoints, "a checkpoint")
     (home.path / "config" / "profiles").mkdir(parents=True)
@@ -364,6 +370,7 @@ def test_20_a_planner_that_cannot_plan_any_more_ends_no_workload(new_home: NewHo
     (home.path / "config" / "profiles" / "broken.json").write_text("{")
     (home.path / "config" / "offers.csv").write_text("not,a,catalogue\n1,2\n")
     home.kill_machine(launches(home)[0]["instance_id"])  # and now a replacement has to be chosen
+    home.go()
     assert launcher.wait() == 0, launcher.err[-2000:]
     settled(home, job_id)
     assert json.loads(home.cli("events", job_id, "--json", code=0).out)["job_id"] == job_id

@@ -17,7 +17,7 @@ NewHome = Callable[..., Home]
 
 
 def queue(home: Home, name: str, steps: int) -> str:
-    spec: dict[str, Any] = {**job(steps=steps, step_s=0.02, save_every=10), "name": name}
+    spec: dict[str, Any] = {**job(steps=steps, step_s=0.02, save_every=10, hold=150), "name": name}
     return home.submit(spec, "--queue")
 
 
@@ -41,6 +41,12 @@ def test_three_jobs_on_two_gpus(new_home: NewHome) -> None:
     server = home.start(
         "serve", "--policy", "max_min_fairness", "--capacity", "T4=2", "--budget", "$1000", "--round", "3s"
     )
+
+    def turned() -> bool:
+        return all(any(isinstance(r.event, QueueDecided) for r in home.events(i)) for i in ids)
+
+    wait_for(turned, "a turn of the third")
+    home.go()
 
     def over() -> bool:
         return all(home.state(i).phase.ended and not made_way(home.state(i)) for i in ids)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from e2e.market import job, market, quiet, rough, spot, strike
+from e2e.market import job, market, quiet, rough, spot
 from e2e.support import WAIT_S, Home, wait_for
 from e2e.truth import attempts, settled, steps_kept
 
 NewHome = Callable[..., Home]
 AWAY_S = 2.0
-SPEC = job(steps=500, save_every=30)
+SPEC = job(steps=500, save_every=30, hold=450)
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def begun(home: Home, job_id: str) -> None:
 
 def test_the_store_is_read_only_for_a_while(new_home: NewHome, tmp_path: Path) -> None:
     """A launcher that runs, and one that starts meanwhile, wait for it."""
-    home = new_home(rough())
+    home = new_home(rough(notice_s=WAIT_S))
     with disk(tmp_path / "store", 256) as store:
         job_id = home.submit(SPEC, "--store", store.as_uri())
         child = home.serve(job_id)
@@ -67,6 +67,7 @@ def test_the_store_is_read_only_for_a_while(new_home: NewHome, tmp_path: Path) -
         time.sleep(AWAY_S / 2)
         assert child.running, child.err[-3000:]
         remount(store, "rw")
+        home.go()
         assert child.wait() == 0, child.err[-3000:]
         settled(home, job_id)
         steps_kept(home, job_id)
@@ -74,19 +75,22 @@ def test_the_store_is_read_only_for_a_while(new_home: NewHome, tmp_path: Path) -
 
 def test_a_notice_while_the_store_is_away_loses_nothing(new_home: NewHome, tmp_path: Path) -> None:
     """The machine that is to go has saved, and waits with its save until it can be sent, or until it goes."""
-    struck = strike(age_s=4.0, notice_s=WAIT_S)
-    home = new_home(market(spot("calm-a", 0.10, struck), spot("calm-b", 0.12), notice_s=WAIT_S))
+    home = new_home(market(spot("calm-a", 0.10), spot("calm-b", 0.12)))
     with disk(tmp_path / "store", 256) as store:
-        job_id = home.submit(job(steps=1000, save_every=30), "--store", store.as_uri())
+        job_id = home.submit(SPEC, "--store", store.as_uri())
         child = home.serve(job_id)
         begun(home, job_id)
         remount(store, "ro")
+        (machine,) = home.state(job_id).open_leases
+        home.give_notice(machine.instance_id or "")
         wait_for(lambda: attempts(home)[-1].ended, "a training that has handed over")
         time.sleep(AWAY_S / 2)
         remount(store, "rw")
+        home.go()
         assert child.wait() == 0, child.err[-3000:]
         settled(home, job_id)
         steps_kept(home, job_id)
+        assert [attempt.ended for attempt in attempts(home)] == [True, True]
 
 
 def test_the_store_is_full_for_a_while(new_home: NewHome, tmp_path: Path) -> None:
@@ -109,6 +113,7 @@ def test_the_store_is_full_for_a_while(new_home: NewHome, tmp_path: Path) -> Non
         assert child.running, child.err[-3000:]
         assert "No space left" in child.err
         ballast.unlink()
+        home.go()
         assert child.wait() == 0, child.err[-3000:]
         settled(home, job_id)
         steps_kept(home, job_id)

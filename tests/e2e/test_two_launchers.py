@@ -49,7 +49,7 @@ def asleep(home: Home, job_id: str, path: Path) -> None:
 
 def test_the_second_in_one_home_exits_before_any_call(new_home: NewHome, tmp_path: Path) -> None:
     home = new_home(quiet())
-    job_id = home.submit(job(steps=150))
+    job_id = home.submit(job(steps=150, hold=100))
     first = home.serve(job_id)
     wait_for(lambda: home.state(job_id).leases, "a lease")
     before = home.events(job_id)
@@ -58,6 +58,7 @@ def test_the_second_in_one_home_exits_before_any_call(new_home: NewHome, tmp_pat
     assert f"process {first.pid} on " in one_clear_line(second.err)
     assert not calls(tmp_path / "calls")
     assert home.events(job_id)[: len(before)] == before
+    home.go()
     assert first.wait() == 0
     assert sum(isinstance(r.event, LauncherStarted) for r in home.events(job_id)) == 1
     settled(home, job_id)
@@ -65,7 +66,7 @@ def test_the_second_in_one_home_exits_before_any_call(new_home: NewHome, tmp_pat
 
 def test_adopt_asks_before_it_takes_a_job_from_a_live_launcher(new_home: NewHome) -> None:
     home = new_home(quiet())
-    job_id = home.submit(job(steps=150))
+    job_id = home.submit(job(steps=150, hold=100))
     first = home.serve(job_id)
     wait_for(lambda: home.mailbox(job_id).get("launcher.json"), "its heartbeat")
     other = new_home(cloud_of=home)
@@ -74,6 +75,7 @@ def test_adopt_asks_before_it_takes_a_job_from_a_live_launcher(new_home: NewHome
     assert "--force" in done.json["error"]["hint"]
     assert f"pid {first.pid} on " in one_clear_line(done.err)
     assert other.jobs() == ()
+    home.go()
     assert first.wait() == 0
     settled(home, job_id)
 
@@ -138,7 +140,7 @@ def test_who_watches_is_told_and_takes_nothing_back(new_home: NewHome) -> None:
     """`launch`, attached, in one home; `adopt --force`, attached, in another: real launchers in the
     background. The first watcher leaves, the second sees the job to its end."""
     home = new_home(quiet())
-    path = home.job_file(job(steps=600, save_every=50))
+    path = home.job_file(job(steps=600, save_every=50, hold=500))
     watcher = home.start("launch", str(path), "--infra", "local", "-y")
     wait_for(lambda: home.jobs() and home.state(home.jobs()[0]).checkpoints, "a checkpoint")
     (job_id,) = home.jobs()
@@ -146,6 +148,7 @@ def test_who_watches_is_told_and_takes_nothing_back(new_home: NewHome) -> None:
     adopter = other.start("adopt", home.state(job_id).prefix_uri, "--force")
     assert watcher.wait() == CONFLICT, watcher.err[-2000:]
     assert "has taken" in one_clear_line(watcher.err)
+    home.go()
     assert adopter.wait() == 0, adopter.err[-2000:]
     settled(other, job_id)
     assert len(attempts(home)) == 1

@@ -29,10 +29,11 @@ def finished_elsewhere(home: Home, new_home: NewHome, job_id: str) -> Home:
 
 def test_it_finishes_uploads_and_its_machine_ends_itself(new_home: NewHome) -> None:
     home = new_home(quiet())
-    job_id = home.submit(job(steps=150, step_s=0.02, unattended="12s"))
+    job_id = home.submit(job(steps=150, step_s=0.02, hold=100, unattended="40s"))
     launcher = home.serve(job_id)
     wait_for(lambda: home.state(job_id).checkpoints, "a checkpoint")
     launcher.kill()
+    home.go()
     wait_for(lambda: ends(home), "the machine's own end")
     assert ends(home) == ["self"]
     assert list((home.prefix(job_id) / "ends").glob("*.json")), "it has said how its command ended"
@@ -45,7 +46,7 @@ def test_a_loss_meanwhile_waits_saved_until_somebody_adopts_it(new_home: NewHome
     """Its agent is killed, with nobody there: the machine ends itself, long before its lease does, and what
     it had committed is what the next one begins with."""
     home = new_home(quiet())
-    job_id = home.submit(job(steps=150, step_s=0.02, save_every=20))
+    job_id = home.submit(job(steps=150, step_s=0.02, hold=100, save_every=20))
     launcher = home.serve(job_id)
     wait_for(lambda: home.state(job_id).checkpoints, "a checkpoint")
     launcher.kill()
@@ -54,6 +55,7 @@ def test_a_loss_meanwhile_waits_saved_until_somebody_adopts_it(new_home: NewHome
     wait_for(lambda: ends(home), "the machine's own end")
     assert ends(home) == ["self"]
     assert not home.machine_processes()
+    home.go()
     other = finished_elsewhere(home, new_home, job_id)
     assert len(attempts(home)) == 2
     assert attempts(home)[1].start > 0, "from the last checkpoint"

@@ -74,7 +74,7 @@ def last_checkpoint(folder: Path) -> Path:
 
 def _of_the_weights(envs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Without the settings that change no weight: most tests share a truth."""
-    elsewhere = ("E2E_LOG", "E2E_EXIT", "E2E_STEP_S", "E2E_LATER_STEP_S", "E2E_SAVE_S")
+    elsewhere = ("E2E_LOG", "E2E_EXIT", "E2E_STEP_S", "E2E_LATER_STEP_S", "E2E_SAVE_S", "E2E_HOLD")
     return ((name, value) for name, value in envs.items() if name not in elsewhere)
 
 
@@ -190,6 +190,8 @@ def attempts(home: Home, rank: int = 0) -> list[Attempt]:
     found = []
     for (attempt, epoch), said in sorted(lines.items()):
         starts = [int(what.split()[1]) for what in said if what.startswith("start")]
+        if not starts and all(what.startswith("signal") for what in said):
+            continue  # it was asked to stop before it had begun
         assert len(starts) == 1, f"attempt {attempt} started {len(starts)} times"
         steps = tuple(int(what) for what in said if what.isdigit())
         assert steps == tuple(range(starts[0] + 1, starts[0] + 1 + len(steps))), "steps out of order"

@@ -57,10 +57,11 @@ def worlds(state: JobState) -> list[int]:
 
 
 def test_a_machine_dies_and_the_others_go_on(tmp_path: Path, hub: Hub) -> None:
-    with gang(tmp_path, hub, 3, 160) as story:
+    with gang(tmp_path, hub, 3, 160, hold=120) as story:
         story.until_step(45)
         dead = story.lease(1)
         story.kill(1)
+        story.home.go()
         state = ended(story)
         assert worlds(state)[:2] == [3, 2]
         assert {line.rest[-1] for line in story.lines() if line.what == "start"} == {"warm"}

@@ -45,7 +45,7 @@ def ssh_host(folder: Path, name: str = "far") -> Iterator[Path]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="sshd")
     thread.start()
-    assert started.wait(30)
+    assert started.wait(120)
     public = host_key.export_public_key().decode().strip()
     (folder / "known").write_text(f"[127.0.0.1]:{port} {public}\n")
     (folder / "config").write_text(

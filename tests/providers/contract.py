@@ -89,7 +89,7 @@ class CloudUnderTest:
         return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def wait_for(look: Callable[[], T | None], what: str, patience_s: float = 30.0) -> T:
+def wait_for(look: Callable[[], T | None], what: str, patience_s: float = 120.0) -> T:
     """Poll until ``look`` gives something true. The patience only bounds a failing test."""
     give_up_s = time.monotonic() + patience_s
     while time.monotonic() < give_up_s:

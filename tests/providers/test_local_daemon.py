@@ -77,11 +77,13 @@ def test_it_goes_when_idle_and_the_market_goes_on(tmp_path: Path) -> None:
     with local_cloud(tmp_path, a_market(), idle_exit_s=0.3) as cloud:
         adapter = cloud.connect()
         clock = adapter.capabilities().market_clock
-        machine = adapter.create(cloud.spec(cloud.offer(), "sleep 1.2\n"))
+        gate = tmp_path / "gate"
+        machine = adapter.create(cloud.spec(cloud.offer(), f"while [ ! -e {gate} ]; do sleep 0.05; done\n"))
         first = cloud.pid
         assert first is not None
         time.sleep(0.8)
         assert processes.identify(first) is not None  # not while a machine runs
+        gate.touch()
         wait_for(lambda: b"local.daemon" not in command_line(first), "idle exit")
         end = of(adapter, machine.instance_id, "j")
         assert end is not None
@@ -173,7 +175,7 @@ def test_a_damaged_line_is_an_error(tmp_path: Path) -> None:
 
 def test_killed_between_boot_record_and_gate(tmp_path: Path) -> None:
     """The record names a first process that never passed the gate: the machine boots, once."""
-    with local_cloud(tmp_path, a_market(boot_s=0.2)) as cloud:
+    with local_cloud(tmp_path, a_market(boot_s=600)) as cloud:  # once begun, it is not waited for again
         machine = cloud.connect().create(cloud.spec(cloud.offer(), "echo once; sleep 611\n"))
         cloud.kill()
         assert [r["kind"] for r in cloud.records][-1] == "launch"
@@ -343,20 +345,21 @@ def test_create_fails_and_made_it_anyway(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_create_that_takes_longer_than_we_wait(tmp_path: Path) -> None:
-    market = a_market(faults=[{"op": "create", "kind": "delay", "times": 1, "seconds": 0.8}])
+    market = a_market(faults=[{"op": "create", "kind": "delay", "times": 1, "seconds": 4.0}])
     with local_cloud(tmp_path, market) as cloud:
         offer = cloud.offer()
         spec = cloud.spec(offer)
-        hasty = create(tmp_path, {"timeout_s": "0.3"})
+        hasty, patient = create(tmp_path, {"timeout_s": "0.3"}), cloud.connect()
+        asked_s = time.time()
         with pytest.raises(OtherCloudError):
             hasty.create(spec)
-        assert hasty.list_machines(journal_id="j") == ()  # not yet
-        wait_for(lambda: hasty.list_machines(journal_id="j"), "the late landing")
-        assert len(hasty.list_machines(journal_id="j")) == 1
+        wait_for(lambda: patient.list_machines(journal_id="j"), "the late landing")
+        (machine,) = patient.list_machines(journal_id="j")
+        assert machine.launched_s >= asked_s + 4.0
 
 
 def test_lists_lag(tmp_path: Path) -> None:
-    market = a_market(faults=[{"op": "list", "kind": "list_lag", "seconds": 0.6}])
+    market = a_market(faults=[{"op": "list", "kind": "list_lag", "seconds": 4.0}])
     with local_cloud(tmp_path, market) as cloud:
         adapter = cloud.connect()
         spec = cloud.spec(cloud.offer())

@@ -104,8 +104,10 @@ def test_it_ends_itself(cloud: LocalCloud) -> None:
 
 def test_its_end_while_no_daemon_looks_has_its_true_time(cloud: LocalCloud) -> None:
     adapter = cloud.connect()
-    machine = running(cloud, adapter, "echo up; sleep 0.3\n")
+    gate = cloud.state / "gate"
+    machine = running(cloud, adapter, f"echo up; while [ ! -e {gate} ]; do sleep 0.05; done\n")
     cloud.kill()
+    gate.touch()
     wait_for(lambda: processes.self_ended_wall_s(cloud.home(machine)), "the end")
     ended_wall_s = processes.self_ended_wall_s(cloud.home(machine))
     assert ended_wall_s is not None

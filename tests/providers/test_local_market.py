@@ -158,16 +158,18 @@ def running(cloud: LocalCloud, region: str = "here", **changes: Any) -> Machine:
 
 
 def test_without_notice_the_youngest_goes_on_time(tmp_path: Path) -> None:
-    struck = an_offer(interruptions=[{"t_market_s": 1.5, "notice_s": 0}])
+    struck = an_offer(interruptions=[{"t_market_s": 900, "notice_s": 0}])
     with local_cloud(tmp_path, a_market(struck)) as cloud:
         old, young = running(cloud), running(cloud)
+        began_s = cloud.connect().capabilities().market_clock.origin_s
+        cloud.pass_time(899.5 - (time.time() - began_s))
         end = gone(cloud.connect(), young)
         origin_s = cloud.connect().capabilities().market_clock.origin_s
         assert end.end_cause is EndCause.INTERRUPTED
         assert end.ended_s is not None
-        assert end.ended_s >= origin_s + 1.5
+        assert end.ended_s >= origin_s + 900
         struck_at_s = next(r["wall_s"] for r in cloud.records if r["kind"] == "ending")
-        assert struck_at_s >= origin_s + 1.5
+        assert struck_at_s >= origin_s + 900
         seen = of(cloud.connect(), old.instance_id, "j")
         assert seen is not None
         assert seen.state is MachineState.RUNNING
@@ -178,16 +180,16 @@ def test_a_scripted_interruption_finds_nobody_or_waits(tmp_path: Path) -> None:
     soon = {"t_market_s": 0, "notice_s": 0}
     market = a_market(
         an_offer("missed", interruptions=[soon]),
-        an_offer("waits", interruptions=[{**soon, "min_age_s": 0.4}]),
+        an_offer("waits", interruptions=[{**soon, "min_age_s": 1.5}]),
     )
     with local_cloud(tmp_path, market) as cloud:
         cloud.connect().offers()
         missed, waits = running(cloud, "missed"), running(cloud, "waits")
         end = gone(cloud.connect(), waits)
         assert end.ended_s is not None
-        assert end.ended_s - end.launched_s >= 0.4
+        assert end.ended_s - end.launched_s >= 1.5
         again = running(cloud, "waits")  # it strikes once
-        time.sleep(0.6)
+        wait_for(lambda: time.time() - again.launched_s > 1.8, "an age at which it would be struck")
         for machine in (missed, again):
             seen = of(cloud.connect(), machine.instance_id, "j")
             assert seen is not None
@@ -196,13 +198,14 @@ def test_a_scripted_interruption_finds_nobody_or_waits(tmp_path: Path) -> None:
 
 def test_capacity_that_falls_takes_the_youngest(tmp_path: Path) -> None:
     market = a_market(
-        an_offer(steps=[[0, 0.5, 3], [1.2, 0.5, 1]]),
-        an_offer("here", "on_demand", steps=[[0, 1, 3], [1.2, 1, 0]]),
+        an_offer(steps=[[0, 0.5, 3], [900, 0.5, 1]]),
+        an_offer("here", "on_demand", steps=[[0, 1, 3], [900, 1, 0]]),
     )
     with local_cloud(tmp_path, market) as cloud:
         adapter = cloud.connect()
         machines = [running(cloud) for _ in range(3)]
         bought = adapter.create(cloud.spec(cloud.offer("here", "on_demand")))
+        cloud.pass_time(900)
         for machine in machines[1:]:
             assert gone(adapter, machine).end_cause is EndCause.INTERRUPTED
         for machine in (machines[0], bought):  # on-demand machines are not taken back
@@ -212,8 +215,9 @@ def test_capacity_that_falls_takes_the_youngest(tmp_path: Path) -> None:
 
 
 def test_a_price_above_the_cap_takes_the_machine_with_notice(tmp_path: Path) -> None:
-    with local_cloud(tmp_path, a_market(an_offer(steps=[[0, 0.5, 8], [1, 0.9, 8]]), notice_s=0.5)) as cloud:
+    with local_cloud(tmp_path, a_market(an_offer(steps=[[0, 0.5, 8], [900, 0.9, 8]]), notice_s=0.5)) as cloud:
         capped, free = running(cloud, max_usd_per_hour=0.8), running(cloud)
+        cloud.pass_time(900)
         end = gone(cloud.connect(), capped)
         assert end.end_cause is EndCause.INTERRUPTED
         notice = next(r for r in cloud.records if r["kind"] == "notice")

@@ -68,7 +68,7 @@ listeners.pop("i-0123456789").close()
 again = make()  # a daemon that was started anew
 assert again.bind("i-0123456789", address, port) == (address, port)
 assert again.bind("i-1111111111", None, None)[0] not in (address, network.HUB)
-out, _ = child.communicate("open\\n", timeout=30)
+out, _ = child.communicate("open\\n", timeout=120)
 assert out.split() == [network.hostname(address), address, "1"], out
 assert listeners["i-0123456789"].getsockname() == network.METADATA
 again.unbind("i-0123456789")

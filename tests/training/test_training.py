@@ -174,7 +174,7 @@ def test_under_arylcloud_a_save_waits_for_no_disk(tmp_path: Path, monkeypatch: p
         assert seen == [f"step-{n}" for n in range(max(1, step - 1), step + 1)]
     for thread in threading.enumerate():
         if thread.name == "aryl-prune":
-            thread.join(30)
+            thread.join(120)
     assert sorted(p.name for p in root.iterdir()) == ["step-2", "step-3"]
     assert (root / "step-3" / "_SHARDED").exists()
 
@@ -322,7 +322,7 @@ def test_a_signal_asks_to_stop(number: signal.Signals) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, out, err) == (0, "stopped None\n", "")
 
 

@@ -19,7 +19,7 @@ from arylcloud.agent.process import Command
 from arylcloud.agent.warmth import Warmth
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="warm interpreters are Linux's")
-WAIT_S = 30.0
+WAIT_S = 120.0
 WARM = [sys.executable, "-m", "arylcloud.training.warm", "--import", "http.client,told"]
 
 

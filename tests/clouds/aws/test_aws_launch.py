@@ -85,7 +85,7 @@ def road(booting: AwsEmulator, tmp_path_factory: pytest.TempPathFactory) -> Road
     environ = booting.environ(account)
     args = ["launch", str(DIGITS / "job.yaml"), "--infra", HERE, "--env", "DIGITS_STEP_S=0.015", "--json"]
     run = begin(home, *args, "-y", **environ)
-    wait_for(lambda: not run.running or first_checkpoint(home), "a checkpoint", 120.0)
+    wait_for(lambda: not run.running or first_checkpoint(home), "a checkpoint", 180.0)
     for life in account.live():
         booting.interrupt(account, life.instance_id, notice_s=8.0)
     code = run.wait(PATIENCE_S)
@@ -117,7 +117,7 @@ def test_in_a_bucket_of_its_own(road: Road) -> None:
     assert "will make the bucket" in road.said
     assert road.account.lives.keys() <= set(road.account.profiles)
     assert road.account.called["CreateRole"] == 1
-    wait_for(lambda: road.account.called["DeleteRole"] == 1, "the end of the role", 60.0)
+    wait_for(lambda: road.account.called["DeleteRole"] == 1, "the end of the role", 180.0)
     logs = road.cli("logs", road.document["job_id"])
     assert logs.returncode == 0
     assert logs.stdout

@@ -97,7 +97,7 @@ def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
         endpoint = blobs.settings["blob_endpoint"]
         environ = {**emulator.environ(made), "ARYLCLOUD_AZURE__BLOB_ENDPOINT": endpoint}
         run = begin(home, *args, "-y", **environ)
-        wait_for(lambda: not run.running or first_checkpoint(home), "a checkpoint", 120.0)
+        wait_for(lambda: not run.running or first_checkpoint(home), "a checkpoint", 180.0)
         promised_s = 0.0
         for vm in made.live():
             emulator.machines.notice(made, vm, 25.0)
@@ -131,7 +131,9 @@ def test_in_an_account_of_its_own(road: Road) -> None:
         assert len(vm.doc["identity"]["userAssignedIdentities"]) == 1
         assert len(leaks.links(vm.user_data)) == 1
         assert leaks.of_machine(vm.user_data, [road.subscription.client]) == []
-    wait_for(lambda: blobs.calls.count("DELETE userAssignedIdentities") == 1, "the end of the identity", 60.0)
+    wait_for(
+        lambda: blobs.calls.count("DELETE userAssignedIdentities") == 1, "the end of the identity", 180.0
+    )
     assert not [key for key in blobs.things if "/containers/" in key and "/roleassignments/" in key]
     logs = road.cli("logs", road.document["job_id"])
     assert logs.returncode == 0

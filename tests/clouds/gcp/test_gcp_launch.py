@@ -72,7 +72,7 @@ def road(booting: GcpEmulator, tmp_path_factory: pytest.TempPathFactory) -> Iter
         environ |= {f"ARYLCLOUD_GCP__{what}_ENDPOINT": gcs.url for what in ("STORAGE", "IAM", "STS")}
         patch.setattr(booting, "token_for", gcs.machine_token)
         run = begin(home, *args, "-y", **environ)
-        wait_for(lambda: not run.running or first_checkpoint(home), "a checkpoint", 120.0)
+        wait_for(lambda: not run.running or first_checkpoint(home), "a checkpoint", 180.0)
         for life in project.live():
             project.prices.turn("us-central1", "spot", 1.05, float(int(time.time())))
             booting.preempt(project, life.name, notice_s=8.0)
@@ -105,7 +105,7 @@ def test_in_a_bucket_of_its_own(road: Road) -> None:
         assert account["email"].startswith("aryl-")
         (binding,) = road.project.policies[life.name]["bindings"]
         assert binding["members"] == [f"serviceAccount:{account['email']}"]
-    wait_for(lambda: road.gcs.accounts == {}, "the end of the account", 60.0)
+    wait_for(lambda: road.gcs.accounts == {}, "the end of the account", 180.0)
 
 
 def test_no_secret_leaks(road: Road) -> None:

@@ -153,7 +153,7 @@ def test_a_machine_elsewhere(which: str, job: Path, tmp_path: Path, request: pyt
         return place.loans() >= 2 and any("/ckpt/manifests/" in info.key for info in store.list("jobs/"))
 
     try:
-        wait_for(trains, "a second loan, and a checkpoint", 120.0)
+        wait_for(trains, "a second loan, and a checkpoint", 180.0)
     except AssertionError:
         run.kill()
         raise
@@ -207,7 +207,7 @@ def test_a_loan_that_nobody_renews(s3: Place, tmp_path: Path) -> None:
         keys = [info.key for info in store.list(MANIFESTS_PREFIX)]
         return [loads(Manifest, store.get(key) or b"").step for key in keys]
 
-    wait_for(lambda: s3.loans() >= 2 and steps(), "a second loan, and a checkpoint", 120.0)
+    wait_for(lambda: s3.loans() >= 2 and steps(), "a second loan, and a checkpoint", 180.0)
     beat = loads(LauncherBeat, store.get(LAUNCHER_KEY) or b"")
     os.kill(beat.pid, signal.SIGKILL)
     ended = "nobody has renewed it"
@@ -217,7 +217,7 @@ def test_a_loan_that_nobody_renews(s3: Place, tmp_path: Path) -> None:
         return ended in b"".join(logs).decode(errors="replace")
 
     wait_for(said, "the machine's last words", 90.0)
-    wait_for(lambda: not list((home / "state").rglob(".user-data")), "its end", 60.0)
+    wait_for(lambda: not list((home / "state").rglob(".user-data")), "its end", 180.0)
     last = steps()[-1]
     done = subprocess.run(
         [sys.executable, "-m", "arylcloud", "resume", job_id, "--json"],

@@ -7,12 +7,14 @@ E2E_STEPS  E2E_STEP_S  E2E_SAVE_EVERY  E2E_KB  how many, how long, how often sav
 E2E_LOG    a file that gets one line per step, ``attempt epoch rank step``, and ``start``/``end`` lines
 E2E_EXIT   ``step:code``: leave with this code after this step
 E2E_LATER_STEP_S  how long a step takes from the second attempt on
+E2E_HOLD   not beyond so many steps until ``go``, beside the log, names a greater number
 E2E_SAVE_S how long the save takes that it was asked to stop for (``saves STEP`` in the log): half of it
            is on disk meanwhile
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -29,6 +31,7 @@ SAVE_EVERY = int(os.environ.get("E2E_SAVE_EVERY", "20"))
 KB = int(os.environ.get("E2E_KB", "64"))
 SAVE_S = float(os.environ.get("E2E_SAVE_S", "0"))
 LOG = os.environ.get("E2E_LOG")
+HOLD = int(os.environ.get("E2E_HOLD", "0"))
 PROGRESS = os.environ.get("ARYL_PROGRESS_FILE")
 if int(os.environ.get("ARYL_ATTEMPT", "0")) > 1:
     STEP_S = float(os.environ.get("E2E_LATER_STEP_S", STEP_S))
@@ -36,6 +39,7 @@ RANK = int(os.environ.get("ARYL_NODE_RANK", "0"))
 WHO = f"{os.environ.get('ARYL_ATTEMPT', '0')} {os.environ.get('ARYL_EPOCH', '0')} {RANK}"
 
 asked_to_stop = False
+allowed = HOLD
 
 
 def on_signal(number: int, _frame: object) -> None:
@@ -84,6 +88,17 @@ def load() -> tuple[int, bytes]:
     return document["step"], bytes.fromhex(document["state"])
 
 
+def may_go_on(step: int) -> bool:
+    """Waits for the test's leave, which the next step may need; False = asked to stop meanwhile."""
+    global allowed
+    while HOLD and step >= allowed and not asked_to_stop:
+        with contextlib.suppress(FileNotFoundError):
+            allowed = max(HOLD, int((Path(str(LOG)).parent / "go").read_text()))
+        if step >= allowed:
+            time.sleep(0.02)
+    return bool(SAVE_S) or not asked_to_stop
+
+
 def show(step: int, *, finished: bool = False) -> None:
     if PROGRESS:
         part = Path(PROGRESS + ".part")
@@ -99,7 +114,7 @@ def main() -> int:
     print(f"attempt {os.environ.get('ARYL_ATTEMPT')} starts at step {step}", flush=True)
     fail_at, _, code = os.environ.get("E2E_EXIT", "").partition(":")
     last = False
-    while step < STEPS and not last and (SAVE_S or not asked_to_stop):
+    while step < STEPS and not last and may_go_on(step):
         last = asked_to_stop  # the save that takes SAVE_S is of a step of its own, never a routine one
         time.sleep(STEP_S)
         step += 1

@@ -6,6 +6,7 @@ order of rank.
 
 E2E_STEPS  E2E_STEP_S  E2E_SAVE_EVERY  E2E_SAVE_S  how many, how long each at least, how often saved, how
 slow the disk E2E_TORCH  1: gradients by PyTorch's autograd, sums by its Gloo (``with_torch.py``)
+E2E_HOLD   not beyond so many steps until there is ``go`` beside the log
 E2E_LOG    a file that gets one line per fact: ``attempt epoch rank monotonic-seconds what …``
 """
 
@@ -28,6 +29,7 @@ STEP_S = float(os.environ.get("E2E_STEP_S", "0.01"))
 SAVE_EVERY = int(os.environ.get("E2E_SAVE_EVERY", "20"))
 SAVE_S = float(os.environ.get("E2E_SAVE_S", "0"))
 LOG = os.environ.get("E2E_LOG")
+HOLD = int(os.environ.get("E2E_HOLD", "0"))
 TORCH = os.environ.get("E2E_TORCH") == "1"
 if TORCH:
     import with_torch
@@ -143,6 +145,14 @@ def save(step: int, weights: list[float]) -> None:
         say(f"saved {step}")
 
 
+def wait_for_leave(step: int) -> None:
+    """Of the test, for the next step."""
+    while HOLD and step >= HOLD and not (Path(str(LOG)).parent / "go").exists():
+        if aryl.should_stop():
+            raise Stopped
+        time.sleep(0.02)
+
+
 def main() -> int:
     aryl.install()
     peers_of, slopes_of = (with_torch.Peers, with_torch.gradients) if TORCH else (Peers, gradients)
@@ -161,6 +171,7 @@ def main() -> int:
         )
         for one in steps:
             time.sleep(STEP_S)
+            wait_for_leave(step)
             total = [0.0] * (WIDTH + 3)
             for micro in one.micro:
                 loss, slope = slopes_of(weights, [sample(i) for i in micro.indices])
