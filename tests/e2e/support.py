@@ -370,15 +370,16 @@ class Home:
                 os.kill(pid, signal.SIGKILL)
 
     def give_notice(self, instance_id: str, notice_s: float = WAIT_S) -> None:
-        """The cloud will take a machine in so many seconds. Written down as its daemon does it, while
-        there is none: nothing has to be timed."""
+        """The cloud will take a machine in so many seconds; 0: it takes it. Written down as its daemon does
+        it, while there is none: nothing has to be timed."""
         with start._starter(self.cloud):  # a launcher that finds no daemon waits
             self.stop_cloud()
             log, now_s = cloud_log.CloudLog(self.cloud / LOG_FILE), time.time()
             opened = next(iter(log))
             market_s = MarketClock(origin_s=opened["origin_s"], scale=opened["scale"]).market_s(now_s)
-            body = {"instance_id": instance_id, "acts_at_s": now_s + notice_s}
-            log.append("notice", wall_s=now_s, market_s=market_s, **body)
+            body = {"acts_at_s": now_s + notice_s} if notice_s else {"cause": "interrupted"}
+            kind = "notice" if notice_s else "ending"
+            log.append(kind, wall_s=now_s, market_s=market_s, instance_id=instance_id, **body)
             log.close()
         start.ensure(
             self.cloud, market=str(self.market_file), idle_exit_s=self.idle_exit_s, clock=SystemClock()

@@ -29,7 +29,7 @@ def finished_elsewhere(home: Home, new_home: NewHome, job_id: str) -> Home:
 
 def test_it_finishes_uploads_and_its_machine_ends_itself(new_home: NewHome) -> None:
     home = new_home(quiet())
-    job_id = home.submit(job(steps=150, step_s=0.02, hold=100, unattended="40s"))
+    job_id = home.submit(job(steps=150, step_s=0.02, hold=100, unattended="20s"))
     launcher = home.serve(job_id)
     wait_for(lambda: home.state(job_id).checkpoints, "a checkpoint")
     launcher.kill()
