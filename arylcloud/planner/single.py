@@ -30,6 +30,7 @@ from arylcloud.planner.evaluate import (
 )
 from arylcloud.planner.feasible import Feasible, feasible
 from arylcloud.planner.profiles import Library
+from arylcloud.planner.templates import degrade
 from arylcloud.planner.upkeep import Assumptions
 from arylcloud.pricing.hazard import OwnHistory, SpotAdvisor
 from arylcloud.pricing.table import OfferTable
@@ -118,6 +119,7 @@ def plan_job(
         ),
     )
     fewer = losses.say(spec, losses.worlds(every, first))
+    pipelines = degrade.say(spec, chosen.nodes)
     step = step_note(spec.profile, spec.work.unit, library=library)
     return Plan(
         job=spec,
@@ -133,6 +135,7 @@ def plan_job(
             *((step,) if step else ()),
             *why[1:],
             *((fewer,) if fewer else ()),
+            *((pipelines,) if pipelines else ()),
             *every.cands.notes,
         ),
         seed=seed,
