@@ -52,6 +52,11 @@ class Run:
     problem: str | None = None
     """It could not be started here: why. The machine is BROKEN until a newer epoch."""
 
+    @property
+    def finished(self) -> bool:
+        """The command has ended by itself, and well."""
+        return self.exit_code == 0 and not self.signalled
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:

@@ -3,8 +3,9 @@
 All in the mailbox, create-only: ``call-000001.json`` names the step, ``<step>-r01.json`` is a rank's answer:
 its files, or why it has none. A rank sends what is called for, and at the end of its command, uncalled, the
 newest that it has: its machine may be about to go. Rank 0 gives a step up when a rank says that it has no
-part of it, or has ended or fallen silent without one. A part is never a checkpoint: whoever restores reads
-manifests.
+part of it, or has ended or fallen silent without one; the last step of a command that has finished not for
+silence alone, as long as nobody goes on without that rank: no later step makes up for it. A part is never a
+checkpoint: whoever restores reads manifests.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from arylcloud.core.clock import Clock
 from arylcloud.core.codec import dumps, loads
 from arylcloud.core.errors import IntegrityError
 from arylcloud.core.ports import ObjectStore
-from arylcloud.core.protocol import FileEntry, Heartbeat, beat_key, end_key
+from arylcloud.core.protocol import FileEntry, Heartbeat, beat_key, end_key, epoch_key
 from arylcloud.core.protocol_parts import Part, PartCall, part_call_key, part_key
 
 SILENT_S = 10.0
 """A rank whose heartbeat has stood still for so long will send no part."""
+PATIENT_S = 300.0
+"""So long a silent rank's part of a *finished* command's last step is waited for: it may be cut off for a
+while, and what it has is all that is left to be had."""
 LOOK_S = 1.0
 """Between two looks at heartbeats."""
 LATE_CALL_S = 5.0
@@ -123,15 +127,16 @@ class Gathering:
     def all_parts(self) -> dict[int, tuple[FileEntry, ...]]:
         return {0: self.own, **self.parts}
 
-    def look(self) -> None:
-        """Which parts have come. Raises StoreError."""
+    def look(self, *, patient: bool = False) -> None:
+        """Which parts have come. ``patient``: see ``PATIENT_S``. Raises StoreError."""
         now_s = self.clock.monotonic_s()
         if self._begun_s is None:
             self._begun_s = now_s
         self._read_parts()
         if self.hopeless is None and self.missing and now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
-            lost = [rank for rank in self.missing if self._over(rank) or self._silent(rank, now_s)]
+            limit_s = PATIENT_S if patient and not self._gone_on() else SILENT_S
+            lost = [rank for rank in self.missing if self._over(rank) or self._silent(rank, now_s, limit_s)]
             if lost:
                 self._read_parts()  # one that it has sent before its end is there
                 if still := [rank for rank in lost if rank in self.missing]:
@@ -161,7 +166,11 @@ class Gathering:
     def _over(self, rank: int) -> bool:
         return self.store.get(end_key(self.gang.epoch, rank)) is not None
 
-    def _silent(self, rank: int, now_s: float) -> bool:
+    def _gone_on(self) -> bool:
+        """There is a newer epoch: whoever opened it knows of the silence, and has not waited."""
+        return self.store.get(epoch_key(self.gang.epoch + 1)) is not None
+
+    def _silent(self, rank: int, now_s: float, limit_s: float) -> bool:
         data = self.store.get(beat_key(self.gang.leases[rank]))
         try:
             seq = loads(Heartbeat, data, what="a heartbeat").seq if data is not None else -1
@@ -171,7 +180,7 @@ class Gathering:
         if seq != known:
             self._beats[rank] = (seq, now_s)
             return False
-        return now_s - since_s >= SILENT_S
+        return now_s - since_s >= limit_s
 
 
 @dataclass(slots=True, kw_only=True)

@@ -312,7 +312,8 @@ class Agent:
             case decide.Kill():
                 self.slot.kill()
             case decide.Save():
-                self.sync.finish(effect.epoch, commits=effect.rank == 0)
+                finished = self.state.run is not None and self.state.run.finished
+                self.sync.finish(effect.epoch, commits=effect.rank == 0, finished=finished)
             case decide.Report():
                 self.reporter.report(self.slot.end_doc(effect.run))
             case decide.PowerOff():

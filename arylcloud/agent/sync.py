@@ -78,6 +78,7 @@ class CheckpointSync(threading.Thread):
         self._status = SyncStatus()
         self._gang: Gang | None = None
         self._final: int | None = None
+        self._patient = False
         self._number: int | None = None
         self._calls = 1
         self._gathering: tuple[Saved, Gathering] | None = None
@@ -115,15 +116,17 @@ class CheckpointSync(threading.Thread):
         with self._lock:
             self._gang = Gang(job_id=self._job_id, epoch=epoch, rank=rank, leases=leases)
             self._final, self._number, self._calls, self._gathering = None, None, 1, None
+            self._patient = False
             self._contributor = Contributor(store=self._store, gang=self._gang) if rank else None
             self._status = replace(self._status, skipped=0)
             self._passed_over.clear()
 
-    def finish(self, epoch: int, *, commits: bool) -> None:
+    def finish(self, epoch: int, *, commits: bool, finished: bool = False) -> None:
         """The command is gone: once its newest complete checkpoint is in, say ``saved_epoch``.
         ``commits``: this machine is the one that commits (rank 0); another has to send the part that it
-        may have."""
+        may have. ``finished``: the command has done its work, and no later save will come."""
         with self._lock:
+            self._patient = finished
             if commits or self._contributor is not None:
                 self._final = epoch
             else:
@@ -217,7 +220,7 @@ class CheckpointSync(threading.Thread):
         return self._gather(saved, gathering, gang)
 
     def _gather(self, saved: Saved, gathering: Gathering, gang: Gang) -> bool:
-        gathering.look()
+        gathering.look(patient=self._patient and self._sender.left_s() is None)
         if gathering.hopeless is None and not gathering.whole:
             if gathering.waited_s > PARTS_SAID_S:
                 ranks = ", ".join(str(rank) for rank in gathering.missing)

@@ -17,9 +17,8 @@ from arylcloud.core.clock import ManualClock
 from arylcloud.core.job import JobSpec
 from arylcloud.launcher.actions import Timing
 from arylcloud.launcher.fold import replay
-from arylcloud.launcher.journal import Journal
 from arylcloud.simulation.chaos_job import ChaosJob
-from arylcloud.simulation.chaos_launcher import Tally
+from arylcloud.simulation.chaos_launcher import Home, Tally
 from arylcloud.simulation.chaos_sky import Sky
 from arylcloud.simulation.checker import Violation, check
 
@@ -49,10 +48,10 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Home:
+class Disk:
     """A folder with a journal, on a disk that is full once."""
 
-    journal: Journal
+    journal: Home
     full_from_s: float
     full_until_s: float
     _full: bool = False
@@ -76,7 +75,7 @@ class Chaos:
     tell: Callable[[str], None] = lambda _line: None
     clock: ManualClock = field(default_factory=lambda: ManualClock(BEGAN_S))
     tally: Tally = field(default_factory=Tally)
-    homes: list[Home] = field(default_factory=list)
+    homes: list[Disk] = field(default_factory=list)
     skies: list[Sky] = field(default_factory=list)
     all: list[ChaosJob] = field(default_factory=list)
 
@@ -92,7 +91,7 @@ class Chaos:
             for sky in self.skies:
                 sky.step(STEP_S)
             for job in self.all:
-                job.mailbox.down = job.sky.is_on("the store is away")
+                job.mailbox.outage = job.sky.outage
                 job.step()
             if (self.clock.at_s - BEGAN_S) % 600 < STEP_S:
                 over = sum(job.over for job in self.all)
@@ -139,13 +138,14 @@ class Chaos:
                     timing=self.timing,
                     begins_s=BEGAN_S + float(own.uniform(0, 0.2)) * 3600 * self.hours,
                     tally=self.tally,
+                    folder=self.folder / f"job-{number:04d}",
                 )
             )
 
-    def _home(self, rng: np.random.Generator) -> Home:
+    def _home(self, rng: np.random.Generator) -> Disk:
         folder = self.folder / f"home-{len(self.homes):03d}"
         from_s = self.clock.at_s + float(rng.uniform(0.05, 0.6)) * 3600 * self.hours
-        home = Home(Journal(folder / "journal.db"), from_s, from_s + float(rng.uniform(20, 60)))
+        home = Disk(Home(folder / "journal.db"), from_s, from_s + float(rng.uniform(20, 60)))
         self.homes.append(home)
         return home
 

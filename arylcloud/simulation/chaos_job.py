@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -25,6 +27,7 @@ from arylcloud.launcher.state import JobState
 from arylcloud.simulation.chaos_launcher import Process, Tally, asked, build
 from arylcloud.simulation.chaos_sky import REGIONS, Sky, machines_of
 from arylcloud.simulation.chaos_store import Line, Mailbox, Skewed
+from arylcloud.simulation.chaos_truth import kept_of
 from arylcloud.simulation.story import Call, Ran, Story
 from arylcloud.simulation.world_agents import Agents
 
@@ -67,6 +70,8 @@ class ChaosJob:
     timing: Timing
     begins_s: float
     tally: Tally
+    folder: Path
+    """Its machines' disks."""
     mailbox: Mailbox = field(init=False)
     agents: tuple[Agents, ...] = field(init=False)
     watch: Skewed = field(init=False)
@@ -89,6 +94,7 @@ class ChaosJob:
             ahead_s=float(rng.uniform(-60, 60)),
             loses=lambda: not self.sky.clear and bool(rng.random() < 0.003),
         )
+        shards = self.spec.nodes_max > 1 and bool(rng.random() < 0.5)
         self.agents = tuple(
             Agents(
                 world=world,
@@ -97,6 +103,8 @@ class ChaosJob:
                 total_steps=self.total_steps,
                 checkpoint_every=20,
                 collective=self.spec.nodes_max > 1,
+                disks=self.folder,
+                shards=shards,
                 clock_ahead_s=float(rng.uniform(-60, 60)),
             )
             for world in self.sky.worlds.values()
@@ -133,13 +141,19 @@ class ChaosJob:
         for process in self.processes:
             process.step(now_s)
             self._watch_records(process, now_s)
-        holder = self.processes[-1]
-        ended = holder.over and all(p.over or not p.alive for p in self.processes)
+        ended = all(p.over or (p.lost and not p.alive) for p in self.processes) and self.holder.over
         if ended and self.resume_s is not None:
             if now_s >= self.resume_s:
-                self._resume(holder)
+                self._resume(self.holder)
         elif ended and not any(world.landing for world in self.sky.worlds.values()):
             self.over = True
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def holder(self) -> Process:
+        """Whoever has the job, or had it when it ended: of several homes the last that is not refused."""
+        kept = [process for process in self.processes if not process.lost]
+        return (kept or self.processes)[-1]
 
     def _submit(self) -> None:
         event = ev.JobSubmitted(
@@ -204,7 +218,7 @@ class ChaosJob:
     # ------------------------------------------------------------ what is done to it
 
     def _do(self, deed: Deed, now_s: float) -> None:
-        rng, holder = self.rng, self.processes[-1]
+        rng, holder = self.rng, self.holder
         state = holder.state
         ended = state is not None and state.phase.ended
         match deed:
@@ -299,7 +313,7 @@ class ChaosJob:
                 self._written_s[seq] = now_s
 
     def story(self, resolution_s: float) -> Story:
-        holder = self.processes[-1]
+        holder = self.holder
         written_s = {
             seq: min(at_s, self._written_s.get(seq, at_s)) for seq, at_s in self.mailbox.written_s.items()
         }
@@ -315,8 +329,15 @@ class ChaosJob:
             runs=tuple(self._runs.values()),
             commits=tuple(self.mailbox.commits),
             total_steps=self.total_steps,
+            kept=kept_of(self.agents, self.sky),
             may_end=frozenset(self.may_end),
             resolution_s=resolution_s,
             drain_timeout_s=self.timing.drain_timeout_s,
-            bugs=(),
+            bugs=tuple(
+                bug
+                for a in self.agents
+                for one in a.by_instance.values()
+                if one.disk
+                for bug in one.disk.bugs
+            ),
         )

@@ -6,13 +6,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from arylcloud.core import events as ev
 from arylcloud.core.clock import Clock
 from arylcloud.core.errors import ArylError, ConflictError, StoreError
 from arylcloud.core.offer import Offer
 from arylcloud.core.ports import Capabilities, Machine, MachineSpec, ObjectStore, PricePoint, Provider
 from arylcloud.launcher.actions import Timing
 from arylcloud.launcher.executor import Boot, Executor
+from arylcloud.launcher.fold import replay
 from arylcloud.launcher.holder import take_over
 from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.journal import Journal
@@ -24,6 +27,33 @@ from arylcloud.simulation.chaos_store import Asleep, Line, Mailbox
 from arylcloud.simulation.story import Call
 
 log = logging.getLogger(__name__)
+
+
+class Home(Journal):
+    """A home's journal. What has been read of it once is neither read nor folded again by the next launcher:
+    hundreds of them are begun on the same records. (Both are the same: tests of ``launcher``.)"""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._known: dict[str, list[ev.Record]] = {}
+        self._states: dict[str, JobState] = {}
+
+    def records(self, job_id: str, after: int = 0) -> tuple[ev.Record, ...]:
+        known = self._known.setdefault(job_id, [])
+        known += super().records(job_id, after=len(known))
+        return tuple(known[after:])
+
+    def state(self, job_id: str) -> JobState:
+        before = self._states.get(job_id)
+        after = 0 if before is None else before.seq
+        self._states[job_id] = replay(self.records(job_id, after=after), before)
+        return self._states[job_id]
+
+    def catch_up(self, job_id: str, mirror: ObjectStore, *, take_over: bool = False) -> int:
+        if take_over:  # some of ours may be set aside
+            self._known.pop(job_id, None)
+            self._states.pop(job_id, None)
+        return super().catch_up(job_id, mirror, take_over=take_over)
 
 
 class Killed(BaseException):
@@ -152,6 +182,8 @@ class Process:
     """At so many crash points from now."""
     over: bool = False
     """The job has ended, and its prefix is tidy."""
+    lost: bool = False
+    """The job is another's, whose it will be for good if this home has journaled what the mailbox lacks."""
     _launcher: JobLauncher | None = None
     _number: int = 0
 
@@ -177,6 +209,7 @@ class Process:
             return
         except ConflictError:
             self.tally.refused += 1
+            self.lost = True
             self._drop(now_s, 60.0)
         except StoreError:  # cannot begin yet
             self._drop(now_s, 5.0)
@@ -210,7 +243,7 @@ class Process:
             take_over(self.journal, job_id, line, writer=f"{writer}-adopts", wall_s=self.clock.now_s)
         launcher = self.make(writer, self.journal, line, self._probe, self.adopts)
         self.state = launcher.start()
-        self.adopts = False
+        self.adopts, self.lost = False, False
         self._launcher = launcher
 
     def _tick(self, launcher: JobLauncher, state: JobState) -> JobState:
@@ -220,11 +253,11 @@ class Process:
         except ArylError as error:
             if isinstance(error, FATAL) and not isinstance(error, StoreError):
                 raise
-            return launcher.refold()
+            return launcher.refold(state)
         except Exception as error:
             log.exception("a bug")
             self.tally.bugs.append(f"{type(error).__name__}: {error}")
-            return launcher.refold()
+            return launcher.refold(state)
 
     def _probe(self, _point: str) -> None:
         if self.kill_in is not None:

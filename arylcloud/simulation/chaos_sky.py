@@ -17,6 +17,7 @@ import numpy as np
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import Billing, EndCause, MachineSpec, PricePoint
+from arylcloud.simulation.chaos_store import OUTAGES
 from arylcloud.simulation.story import MachineTruth
 from arylcloud.simulation.world import Trouble, World, WorldMachine
 
@@ -28,13 +29,20 @@ SPELLS: Mapping[str, tuple[float, float, float]] = {
     "gcp cannot be listed": (2.0, 20.0, 150.0),
     "nothing can be ended": (2.0, 10.0, 60.0),
     "no price history": (2.0, 20.0, 120.0),
-    "the store is away": (3.0, 5.0, 100.0),
+    "the store is away": (2.0, 5.0, 100.0),
+    "the store is full": (1.0, 5.0, 100.0),
+    "the store is read-only": (1.0, 5.0, 100.0),
+    "credentials have expired": (1.0, 5.0, 100.0),
     "throttled": (3.0, 10.0, 60.0),
 }
 LOSSES_PER_S = 1 / (20 * 60)
 """Of each spot machine: half of them announced."""
 FULL_EVERY_S, FULL_FOR_S = 720.0, 240.0
 PRICE_EVERY_S = 600.0
+OUTAGE_WITH_NOTICE = 0.3
+"""Share of notices during which the store goes away, too: for a part of the time, or beyond it."""
+NOTICE_TOO = 0.3
+"""Share of notices with which another machine has one that overlaps with it."""
 
 
 def offers() -> tuple[Offer, ...]:
@@ -76,11 +84,12 @@ class Sky:
     hours: float
     began_s: float
     worlds: dict[str, World] = field(default_factory=dict)
-    spells: tuple[tuple[str, float, float], ...] = ()
+    spells: list[tuple[str, float, float]] = field(default_factory=list)
     losses: int = 0
     notices: int = 0
     clear: bool = False
     _offers: tuple[Offer, ...] = field(default_factory=offers)
+    _on: tuple[float, frozenset[str]] = (-math.inf, frozenset())
     _ranked: tuple[float, tuple[Offer, ...]] = (-math.inf, ())
 
     def __post_init__(self) -> None:
@@ -98,7 +107,7 @@ class Sky:
                 trouble_of=self._trouble,
                 steps={o.key: self._prices(o) for o in self._offers if o.cloud == cloud},
             )
-        self.spells = tuple(self._spells())
+        self.spells = self._spells()
 
     def _prices(self, offer: Offer) -> tuple[PricePoint, ...]:
         usd = offer.usd_per_hour or 0.0
@@ -120,7 +129,14 @@ class Sky:
 
     def is_on(self, name: str) -> bool:
         now_s = self.clock.at_s
-        return not self.clear and any(n == name and a <= now_s < b for n, a, b in self.spells)
+        if self._on[0] != now_s:
+            self._on = (now_s, frozenset(n for n, a, b in self.spells if a <= now_s < b))
+        return not self.clear and name in self._on[1]
+
+    @property
+    def outage(self) -> str | None:
+        """Of the store: one of ``OUTAGES``."""
+        return next((name for name in OUTAGES if self.is_on(name)), None)
 
     def _trouble(self, _spec: MachineSpec) -> Trouble:
         if self.clear:
@@ -184,8 +200,21 @@ class Sky:
                 world.interrupt(victim.instance_id)
                 self.losses += 1
             elif victim.acts_at_s is None:
-                world.notice(victim.instance_id, world.notice_s * float(self.rng.uniform(0.5, 1.0)))
-                self.notices += 1
+                lead_s = self._notice(world, victim)
+                if self.rng.random() < NOTICE_TOO:
+                    self._notice(world, spot[int(self.rng.integers(len(spot)))])
+                if self.rng.random() < OUTAGE_WITH_NOTICE:
+                    name = tuple(OUTAGES)[int(self.rng.integers(len(OUTAGES)))]
+                    from_s = self.clock.at_s + float(self.rng.uniform(0, 0.6)) * lead_s
+                    self.spells.append((name, from_s, from_s + float(self.rng.uniform(0.2, 1.0)) * lead_s))
+
+    def _notice(self, world: World, victim: WorldMachine) -> float:
+        """How long before."""
+        lead_s = world.notice_s * float(self.rng.uniform(0.5, 1.0))
+        if victim.acts_at_s is None:
+            world.notice(victim.instance_id, lead_s)
+            self.notices += 1
+        return lead_s
 
 
 def bill_micro(world: World, machine: WorldMachine) -> int:

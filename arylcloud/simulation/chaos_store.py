@@ -3,17 +3,37 @@ wrote what of the fence, and when, whatever is deleted later."""
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from arylcloud.checkpoint.memory import MemoryStore
+from arylcloud.checkpoint.store import StoreAccessError, map_error
 from arylcloud.core import protocol as mail
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.codec import loads
 from arylcloud.core.errors import StoreError
 from arylcloud.core.ports import ObjectInfo
 from arylcloud.simulation.story import Commit
+
+
+def _mapped(number: int) -> StoreError:
+    error = map_error(OSError(number, ""), "cannot write to the mailbox")
+    assert isinstance(error, StoreError)
+    return error
+
+
+OUTAGES: Final[Mapping[str, Callable[[], StoreError]]] = {
+    "the store is away": lambda: StoreError("the mailbox cannot be reached"),
+    "the store is full": lambda: _mapped(errno.ENOSPC),
+    "the store is read-only": lambda: _mapped(errno.EROFS),
+    "credentials have expired": lambda: StoreAccessError("the store refuses these credentials"),
+}
+"""As the product's own table has them: by their remedies they are errors of very different classes."""
+READABLE: Final = frozenset({"the store is full", "the store is read-only"})
+"""With these it answers reads."""
 
 
 class Asleep(BaseException):
@@ -48,7 +68,8 @@ class Mailbox(MemoryStore):
         self._sorted: list[str] = []
         self._loses = loses
         """Whether the answer to a create is lost, which has been carried out."""
-        self.down = False
+        self.outage: str | None = None
+        """One of ``OUTAGES``."""
         self.head = 0
         """The newest record of the journal."""
         self.written_s: dict[int, float] = {}
@@ -60,7 +81,7 @@ class Mailbox(MemoryStore):
         return self.create_by("a machine", key, data)
 
     def create_by(self, who: str, key: str, data: bytes) -> bool:
-        self._up()
+        self._up(writes=True)
         created = super().create(key, data)
         if created:
             insort(self._sorted, key)
@@ -70,7 +91,7 @@ class Mailbox(MemoryStore):
         return created
 
     def put(self, key: str, data: bytes) -> None:
-        self._up()
+        self._up(writes=True)
         if key not in self._objects:
             insort(self._sorted, key)
         super().put(key, data)
@@ -89,7 +110,7 @@ class Mailbox(MemoryStore):
                 yield ObjectInfo(key=key, size=len(data), modified_s=modified_s)
 
     def delete(self, keys: Sequence[str]) -> None:
-        self._up()
+        self._up(writes=self.outage != "the store is full")
         super().delete(keys)
         gone = set(keys)
         self._sorted = [key for key in self._sorted if key not in gone]
@@ -99,9 +120,9 @@ class Mailbox(MemoryStore):
         keys = [key for key in self._sorted if key.startswith(mail.JOURNAL_PREFIX)]
         return tuple(self._objects[key][0] for key in keys)
 
-    def _up(self) -> None:
-        if self.down:
-            raise StoreError("the mailbox cannot be reached")
+    def _up(self, *, writes: bool = False) -> None:
+        if self.outage is not None and (writes or self.outage not in READABLE):
+            raise OUTAGES[self.outage]()
 
     def _remember(self, who: str, key: str, data: bytes) -> None:
         now_s = self._world.at_s

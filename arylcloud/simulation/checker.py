@@ -15,10 +15,12 @@ from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.launcher.fold import apply, replay
 from arylcloud.launcher.ledger import build_report
 from arylcloud.launcher.state import JobState
-from arylcloud.simulation.story import MachineTruth, Ran, Story
+from arylcloud.simulation.story import MachineTruth, Story
 
 CUT_OFF: Final = frozenset({LeasePhase.SUSPECT, LeasePhase.ENDING, LeasePhase.DOOMED})
 """A machine in one of these may go on with an epoch that is over: nobody can tell it, and nobody reads it."""
+SEND_S: Final = 20.0
+"""With its way to the store open for so long, a machine has sent what it has (four steps of the chaos)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +190,7 @@ def no_double_run(story: Story) -> Iterator[str]:
                 yield f"epoch {newer.epoch} ran on {newer.lease_id}, and was never opened"
                 continue
             after = next(n for n in sorted(opened) if n > older.epoch and opened[n].event.members)  # type: ignore[union-attr]
-            if not _cut_off(story, older, opened[after].seq):
+            if not _cut_off(story, older.lease_id, opened[after].seq, CUT_OFF):
                 both = f"{older.epoch} ({older.lease_id}) and {newer.epoch} ({newer.lease_id})"
                 yield f"epochs {both} ran at once for {overlap_s:.0f} s"
     at_s = {commit.manifest: commit for commit in story.commits}
@@ -235,6 +237,23 @@ def nothing_committed_is_lost(story: Story) -> Iterator[str]:
             yield f"{run.lease_id} began epoch {run.epoch} at {run.first_step}, not {resumes[run.epoch]}"
 
 
+def what_could_be_sent_is(story: Story) -> Iterator[str]:
+    """A whole checkpoint on a machine's disk comes into the mailbox, if the way there was open for ``SEND_S``
+    before the cloud took the machine, or would have: whatever was wrong with the store before, and whoever
+    ended the machine. (But for a machine that the journal had given up, or waited for long enough.)"""
+    for kept in story.kept:
+        if any(c.epoch == kept.epoch and c.step >= kept.step for c in story.commits):
+            continue
+        from_s = kept.saved_s
+        for closed_s, open_s in sorted(kept.closed):
+            if closed_s < from_s + SEND_S and open_s > from_s:
+                from_s = open_s
+        if from_s + SEND_S > kept.until_s:
+            continue
+        if not any(_given_up(story, lease_id, kept.epoch) for lease_id in kept.leases):
+            yield f"step {kept.step} of epoch {kept.epoch} was whole on {kept.leases}, and was never sent"
+
+
 def every_end_has_a_cause(story: Story) -> Iterator[str]:
     """The job has ended, as it may, with a code and words; one that succeeded has done all its work."""
     state = replay(story.records)
@@ -265,6 +284,7 @@ LAWS: Final[tuple[Callable[[Story], Iterator[str]], ...]] = (
     money_adds_up,
     no_double_run,
     nothing_committed_is_lost,
+    what_could_be_sent_is,
     every_end_has_a_cause,
 )
 
@@ -308,9 +328,20 @@ def _last_end(story: Story) -> float | None:
     return story.written_s.get(ends[-1]) if ends else None
 
 
-def _cut_off(story: Story, run: Ran, seq: int) -> bool:
-    """Whether the journal had given up the machine of ``run``, or waited for it long enough, when record
-    ``seq`` opened another epoch."""
+def _given_up(story: Story, lease_id: str, epoch: int) -> bool:
+    """Before the journal let a machine go, or went on without what it had of ``epoch``."""
+    for record in story.records:
+        event = record.event
+        ends = isinstance(event, ev.LeaseEnding) and event.lease_id == lease_id
+        goes_on = isinstance(event, ev.EpochOpened) and event.number > epoch and bool(event.members)
+        if ends or goes_on:
+            return _cut_off(story, lease_id, record.seq, frozenset({LeasePhase.SUSPECT, LeasePhase.RELEASED}))
+    return False
+
+
+def _cut_off(story: Story, lease_id: str, seq: int, phases: frozenset[LeasePhase]) -> bool:
+    """Whether the journal had the machine in one of ``phases``, or waited for it long enough, when it wrote
+    record ``seq``."""
     state: JobState | None = None
     drained_s: float | None = None
     for record in story.records[: seq - 1]:
@@ -318,7 +349,7 @@ def _cut_off(story: Story, run: Ran, seq: int) -> bool:
         if isinstance(record.event, ev.EpochOpened):
             drained_s = None if record.event.members else story.written_s.get(record.seq)
     assert state is not None
-    lease = state.leases.get(run.lease_id)
+    lease = state.leases.get(lease_id)
     waited_s = None if drained_s is None else story.written_s.get(seq, drained_s) - drained_s
     overdue = waited_s is not None and waited_s >= 0.9 * story.drain_timeout_s
-    return lease is None or lease.phase in CUT_OFF or overdue
+    return lease is None or lease.phase in phases or overdue

@@ -68,6 +68,21 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """The newest checkpoint that an epoch's command has left whole on its machines' disks."""
+
+    epoch: int
+    step: int
+    leases: tuple[str, ...]
+    """Whose machines have it: one, or each a part."""
+    saved_s: float
+    until_s: float
+    """The first of the machines was, or would have been, taken by its cloud then; infinite: never."""
+    closed: tuple[tuple[float, float], ...]
+    """When the way from one of them to the store was closed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
     job_id: str
     records: tuple[ev.Record, ...]
@@ -85,6 +100,7 @@ class Story:
     runs: tuple[Ran, ...]
     commits: tuple[Commit, ...]
     total_steps: int
+    kept: tuple[Kept, ...] = ()
     may_end: frozenset[JobPhase] = frozenset({JobPhase.SUCCEEDED})
     """How it may end, after what was done to it."""
     resolution_s: float = 1.0

@@ -1,8 +1,9 @@
 """The machines' side of the hostile world: the real agent's decisions over a modelled command.
 
 ``agent.decide.step`` is the product's own; modelled are the effects: a restore that takes a second, a
-command that counts steps while all its ranks run, a checkpoint that is one manifest. Everything goes
-through the mailbox, so that whoever cuts the mailbox silences the machine.
+command that counts steps while all its ranks run, a checkpoint that is one manifest (or, with ``disks``, the
+agent's own ways with checkpoints: ``world_disks``). Everything goes through the mailbox, so that whoever
+cuts the mailbox silences the machine.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from arylcloud.agent import decide
 from arylcloud.agent.pulse import Pulse
@@ -20,8 +22,10 @@ from arylcloud.core.codec import dumps, loads
 from arylcloud.core.errors import IntegrityError, StoreError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.simulation.world import World, WorldMachine
+from arylcloud.simulation.world_disks import Disk
 
 BOOT_S = 3.0
+_WAITS = (mail.AgentPhase.SETUP, mail.AgentPhase.READY, mail.AgentPhase.DRAINED)
 
 
 @dataclass(slots=True)
@@ -50,6 +54,10 @@ class Agent:
     prefetched: str | None = None
     ends_at_s: float | None = None
     """The command has been asked to stop and will have ended then."""
+    disk: Disk | None = None
+    """None: a checkpoint is a manifest, and no more."""
+    silences: list[tuple[float, float]] = field(default_factory=list)
+    """When it was cut off."""
 
 
 @dataclass(slots=True)
@@ -82,6 +90,12 @@ class Agents:
     """Ranks wait for one another: asked to stop while one of them is gone, a command does not answer."""
     broken: set[int] = field(default_factory=set)
     """Epochs of which some rank has gone, never to come back."""
+    sizes: dict[int, int] = field(default_factory=dict)
+    """Epoch → of how many ranks a command has been started."""
+    disks: Path | None = None
+    """Where machines have theirs."""
+    shards: bool = False
+    """Each rank saves a part (with ``disks``)."""
 
     def step(self) -> None:
         for machine in self.world.alive_of(self.job_id):
@@ -96,6 +110,8 @@ class Agents:
                 if self.duds:
                     self.duds -= 1
                     agent.silent_until_s = math.inf
+                if self.disks is not None:
+                    agent.disk = self._disk(agent, self.disks)
                 self.by_instance[machine.instance_id] = agent
         alive = [self.by_instance[m.instance_id] for m in self.world.alive_of(self.job_id)]
         now_s = self.world.clock.at_s
@@ -117,7 +133,21 @@ class Agents:
 
     def silence(self, instance_id: str, seconds: float) -> None:
         if (agent := self.by_instance.get(instance_id)) is not None:
-            agent.silent_until_s = self.world.clock.at_s + seconds
+            now_s = self.world.clock.at_s
+            agent.silent_until_s = now_s + seconds
+            agent.silences.append((now_s, now_s + seconds))
+
+    def _disk(self, agent: Agent, folder: Path) -> Disk:
+        return Disk(
+            folder / f"{self.world.cloud}-{agent.machine.instance_id}",
+            self.store,
+            job_id=self.job_id,
+            lease_id=agent.machine.spec.lease_id,
+            world=self.world.clock,
+            ahead_s=agent.clock_ahead_s,
+            reach=lambda: self.world.clock.at_s >= agent.silent_until_s,
+            shards=self.shards,
+        )
 
     # ------------------------------------------------------------ the command
 
@@ -127,6 +157,7 @@ class Agents:
             return
         if agent.ends_at_s is not None:
             if now_s >= agent.ends_at_s:
+                self._save(agent, epoch)
                 self._ended(agent, 0)
             return
         if self.exit_code is not None:
@@ -140,9 +171,17 @@ class Agents:
             if agent.epoch_first_step_s is None:
                 agent.epoch_first_step_s = now_s + agent.clock_ahead_s
             if agent.step % self.checkpoint_every == 0:
-                self._commit(agent, epoch, now_s)
+                self._save(agent, epoch)
+                if agent.disk is None:
+                    self._commit(agent, epoch, now_s)
         if agent.step >= self.total_steps:
+            self._save(agent, epoch)
             self._ended(agent, 0)
+
+    def _save(self, agent: Agent, epoch: mail.EpochDoc) -> None:
+        hung = self.hangs_at is not None and agent.step >= self.hangs_at
+        if agent.disk is not None and agent.step and not hung:
+            agent.disk.save(epoch.number, _rank(agent, epoch), agent.step)
 
     def _ended(self, agent: Agent, exit_code: int) -> None:
         assert agent.running is not None
@@ -152,7 +191,7 @@ class Agents:
 
     def _commit(self, agent: Agent, epoch: mail.EpochDoc, now_s: float) -> bool:
         """Rank 0 commits. False: the mailbox cannot be reached, to be tried again."""
-        rank0 = epoch.members[0].lease_id == agent.machine.spec.lease_id
+        rank0 = _rank(agent, epoch) == 0
         hung = self.hangs_at is not None and agent.step >= self.hangs_at
         if not rank0 or agent.step == agent.committed_step or agent.step == 0 or hung:
             return True
@@ -186,11 +225,14 @@ class Agents:
         if agent.machine.acts_at_s is not None and inputs.notice is None:
             notice = mail.Notice(action="terminate", at_s=agent.machine.acts_at_s, seen_s=now_s)
             inputs = replace(inputs, notice=notice)
+            if agent.disk is not None:
+                agent.disk.hurry(notice.at_s - now_s)
         newest = self._newest(agent)
         if newest is not None:
             inputs = replace(inputs, newest=newest)
         agent.inputs = inputs
         for _ in range(8):
+            self._look_at_disk(agent)
             state, effects = decide.step(agent.state, agent.inputs, now_s)
             if state == agent.state and not effects:
                 break
@@ -198,6 +240,16 @@ class Agents:
             for effect in effects:
                 self._perform(agent, effect, now_s)
         self._retry(agent, now_s)
+
+    def _look_at_disk(self, agent: Agent) -> None:
+        if agent.disk is not None:
+            agent.disk.turn()
+            saved_epoch, restored = agent.disk.status.saved_epoch, agent.disk.restored
+            agent.inputs = replace(agent.inputs, saved_epoch=saved_epoch, restored=restored)
+            agent.committed, agent.committed_step = (
+                agent.disk.status.committed,
+                agent.disk.status.committed_step,
+            )
 
     def _newest(self, agent: Agent) -> mail.EpochDoc | None:
         number = agent.state.epoch.number if agent.state.epoch is not None else 0
@@ -217,6 +269,9 @@ class Agents:
             case decide.Restore():
                 agent.epoch_first_step_s = None
                 agent.running = None
+                if agent.disk is not None:
+                    agent.disk.restore(effect.epoch)
+                    return
                 agent.step, problem = self._restored(effect.epoch)
                 agent.committed = effect.epoch.resume_from
                 agent.committed_step = agent.step if agent.committed else None
@@ -224,6 +279,10 @@ class Agents:
                 agent.inputs = replace(agent.inputs, restored=outcome)
             case decide.Start():
                 agent.running = effect.epoch
+                self.sizes[effect.epoch.number] = len(effect.epoch.members)
+                if agent.disk is not None:
+                    agent.disk.begin(effect.epoch, effect.rank)
+                    agent.step = agent.disk.status.committed_step or 0
                 agent.pulse = Pulse(now_s, agent.step)
             case decide.Signal():
                 number = agent.running.number if agent.running is not None else 0
@@ -232,6 +291,9 @@ class Agents:
             case decide.Kill():
                 if agent.running is not None:
                     self._ended(agent, 137)
+            case decide.Save() if agent.disk is not None:
+                finished = agent.state.run is not None and agent.state.run.finished
+                agent.disk.finish(effect.epoch, effect.rank, finished=finished)
             case decide.Save() | decide.Report():
                 pass  # done in _retry, which goes on until the mailbox has it
             case decide.PowerOff():
@@ -241,7 +303,8 @@ class Agents:
         run = agent.state.run
         if run is None:
             return
-        if run.stage is decide.Stage.SAVING and self._commit(agent, run.epoch, now_s):
+        modelled = agent.disk is None and run.stage is decide.Stage.SAVING
+        if modelled and self._commit(agent, run.epoch, now_s):
             agent.inputs = replace(agent.inputs, saved_epoch=run.epoch.number)
         if run.stage is decide.Stage.REPORTING:
             finished = run.exit_code == 0 and (not run.signalled or agent.step >= self.total_steps)
@@ -271,15 +334,21 @@ class Agents:
     def _beat(self, agent: Agent, now_s: float) -> None:
         agent.seq += 1
 
+        phase = decide.phase(agent.state, agent.inputs)
+
         def write() -> None:
-            manifests = [info.key for info in self.store.list(mail.MANIFESTS_PREFIX)]
-            if manifests:
-                agent.prefetched = manifests[-1]
+            if agent.disk is None:
+                manifests = [info.key for info in self.store.list(mail.MANIFESTS_PREFIX)]
+                agent.prefetched = manifests[-1] if manifests else agent.prefetched
+            else:
+                if phase in _WAITS and agent.inputs.notice is None and agent.state.ending is None:
+                    agent.disk.prefetch()
+                agent.prefetched = agent.disk.prefetched or agent.committed
             beat = mail.Heartbeat(
                 lease_id=agent.machine.spec.lease_id,
                 seq=agent.seq,
                 at_s=now_s + agent.clock_ahead_s,
-                phase=decide.phase(agent.state, agent.inputs),
+                phase=phase,
                 epoch=agent.state.epoch.number if agent.state.epoch is not None else 0,
                 drained_epoch=agent.state.drained_epoch,
                 step=agent.step,
@@ -307,3 +376,7 @@ class Agents:
         except StoreError:
             return False
         return True
+
+
+def _rank(agent: Agent, epoch: mail.EpochDoc) -> int:
+    return next(m.rank for m in epoch.members if m.lease_id == agent.machine.spec.lease_id)

@@ -157,7 +157,7 @@ def test_what_is_still_being_sent_is_brought_near_and_used(machine: Machine, tmp
     machine.ask(3, manifest.key)
     assert (machine.folder / "step-5/weights").read_bytes() == data
     assert machine.store.read == len(data)
-    assert not machine.cache.exists()
+    wait_for(lambda: not machine.cache.exists())
 
 
 def test_an_epoch_from_another_checkpoint_waits_for_no_prefetch(machine: Machine) -> None:

@@ -13,7 +13,7 @@ from arylcloud.core import events as ev
 from arylcloud.core.phases import JobPhase
 from arylcloud.simulation.chaos import STEP_S, Chaos
 from arylcloud.simulation.checker import LAWS, check
-from arylcloud.simulation.story import Call, Commit, Story
+from arylcloud.simulation.story import Call, Commit, Kept, Story
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,7 @@ def story(stories: tuple[Story, ...]) -> Story:
 
 
 def test_true_stories_break_no_law(stories: tuple[Story, ...]) -> None:
+    assert all(one.kept for one in stories), "what machines had on their disks is told"
     assert [str(v) for one in stories for v in check(one)] == []
 
 
@@ -180,6 +181,14 @@ def begins_elsewhere(story: Story) -> Story:
     return replace(story, runs=runs)
 
 
+def never_sent(story: Story) -> Story:
+    """A checkpoint that lay whole on the machine of the newest epoch, with nothing in its way."""
+    last = max((d for d in story.documents.values() if d.members), key=lambda d: d.number)
+    lease_id = last.members[0].lease_id
+    kept = Kept(epoch=last.number, step=10_000, leases=(lease_id,), saved_s=0.0, until_s=1e9, closed=())
+    return replace(story, kept=(*story.kept, kept))
+
+
 def no_cause(story: Story) -> Story:
     return change(story, ev.JobPhaseChanged, text=" ")
 
@@ -217,6 +226,7 @@ BROKEN: dict[Callable[[Story], Story], str] = {
     passed_over: "nothing_committed_is_lost",
     other_step: "nothing_committed_is_lost",
     begins_elsewhere: "nothing_committed_is_lost",
+    never_sent: "what_could_be_sent_is",
     no_cause: "every_end_has_a_cause",
     not_ended: "every_end_has_a_cause",
     half_done: "every_end_has_a_cause",
