@@ -14,6 +14,7 @@ from arylcloud.core.protocol import AgentPhase
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.reconcile import epochs
 from arylcloud.launcher.reconcile.draft import Draft
+from arylcloud.launcher.reconcile.membership import Change
 from arylcloud.launcher.state import Lease
 
 A, B, C = lease(0), lease(1), lease(2)
@@ -125,6 +126,9 @@ def test_a_notice_gives_them_time() -> None:
     doomed = replace(C, phase=LeasePhase.DOOMED)
     (drain,) = advanced(A, B, doomed, job=elastic())
     assert (drain.members, drain.grace_s, drain.reason) == ((), None, f"{C.lease_id} has notice")
+    calm = [epoch(1, A, B, doomed), epoch(2)]
+    (opened,) = advanced(A, B, doomed, job=elastic(), epochs=calm, beats=drained(A, B, doomed))
+    assert (names(opened), opened.grace_s) == ([A.lease_id, B.lease_id], None)
     alone = replace(A, phase=LeasePhase.DOOMED)
     assert not advanced(alone, job=elastic()), "it is alone, and uses the time that it has"
 
@@ -150,6 +154,10 @@ def test_it_says_who_went_and_how(changes: dict[str, Any], went: str) -> None:
 def test_who_joins_is_named_and_who_only_begins_again() -> None:
     (opened,) = advanced(A, B, C, job=elastic(), epochs=[epoch(1, A), epoch(2)], beats=drained(A, B, C))
     assert opened.reason == f"3 machines: {B.lease_id} joins, {C.lease_id} joins"
+    said = [*drained(A), beat(B, READY, 2, prefetched="m")]
+    saves = {"checkpoints": (saved("m"),)}
+    (opened,) = advanced(A, B, job=elastic(), epochs=[epoch(1, A), epoch(2)], beats=said, state=saves)
+    assert opened.reason == f"2 of 3 machines: {B.lease_id} joins"
     (opened,) = advanced(A, B, C, job=elastic(), epochs=[epoch(1, A, B, C), epoch(2)], beats=drained(A, B, C))
     assert opened.reason == "3 machines, ready again"
     (opened,) = advanced(A, B, job=elastic(), epochs=[epoch(1, A, B), epoch(2)], beats=drained(A, B))
@@ -190,6 +198,10 @@ def test_nothing_runs_nothing_to_wait_for() -> None:
     d = draft(A)
     assert not epochs.handed_over(d, d.state.epochs[0], None, wait=True)
     assert not d.actions
+    d = draft(A)
+    at_once = Change(why="now", at_once=True)
+    assert not epochs.handed_over(d, d.state.epochs[0], at_once, wait=True)
+    assert actions(d, act.OpenEpoch), "nobody has to stand ready for that"
     d = draft(A, B)
     assert not epochs.handed_over(d, d.state.epochs[0], None, wait=True)
     assert actions(d, act.OpenEpoch), "of several, the others cannot go on"
@@ -210,6 +222,10 @@ def test_who_cannot_restore_begins_again_with_the_one_before() -> None:
     assert not advanced(A, epochs=bad, beats=broken), "not damaged: it is broken"
     assert not advanced(A, epochs=[epoch(2, A, resume_from="m")], beats=broken, state=state), "of before"
     assert not advanced(A, epochs=bad, beats=[], state=state)
+    two: dict[str, Any] = {"epochs": [epoch(1, A, B, resume_from="m")], "beats": [*broken, beat(B)]}
+    assert not advanced(A, B, **two), "not damaged: the other goes on until it is replaced"
+    (drain,) = advanced(A, B, **two, state=state)
+    assert (drain.members, drain.reason) == ((), "m is damaged"), "one of them cannot restore it"
 
 
 def test_after_an_echo_all_begin_again_at_once() -> None:

@@ -98,6 +98,13 @@ def test_when_it_may(more: dict[str, Any], moves: bool) -> None:
     assert started(step(A, **more)) is moves
 
 
+def test_what_has_to_begin_again_does_not_begin_to_move() -> None:
+    damaged = [epoch(1, A, resume_from="x")]
+    broken = [beat(A, AgentPhase.BROKEN)]
+    assert started(step(A, epochs=damaged, beats=broken))
+    assert not started(step(A, epochs=damaged, beats=broken, state={"rejected": frozenset({"x"})}))
+
+
 @pytest.mark.parametrize("phase", [LeasePhase.SUSPECT, LeasePhase.DOOMED, LeasePhase.ENDING])
 def test_only_a_gang_that_is_well(phase: LeasePhase) -> None:
     assert not started(step(A, replace(B, phase=phase)))
@@ -305,6 +312,66 @@ def test_where_the_new_is_not_to_be_had_it_goes_on_here() -> None:
     assert found is not None, "one of two"
     assert not found.done
     assert over(moving(job=elastic(1, 3), migration=replace(MOVE, nodes=1))) is None
+
+
+def test_all_of_the_new_have_the_checkpoint_first() -> None:
+    more = replace(TARGET, lease_id="more", index=1, attempt=9, address="10.9.9.9")
+
+    def goes_on(has: str | None) -> bool:
+        d = step(
+            *(A, B, TARGET, more),
+            job=spec(2),
+            advice=None,
+            epochs=[epoch(1, A, B)],
+            beats=[beat(A), beat(B), READY, beat(more, AgentPhase.READY, 0, prefetched=has)],
+            state={"migration": MOVE, "migration_at_s": BEGUN_S, "checkpoints": (saved("m"),)},
+        )
+        return bool(d.actions)
+
+    assert goes_on("m")
+    assert not goes_on(None)
+
+
+def test_it_names_the_machines_of_this_move_alone() -> None:
+    lost = replace(TARGET, phase=LeasePhase.REFUSED, cause="capacity")
+    before = replace(lost, lease_id="earlier", attempt=5, intended_at_s=BEGUN_S - 1.0)
+    beside = replace(lost, lease_id="beside", attempt=9, purpose="replace")
+    d = step(
+        *(A, before, beside, lost),
+        job=spec(1),
+        advice=None,
+        epochs=[epoch(1, A)],
+        beats=[beat(A)],
+        state={"migration": MOVE, "migration_at_s": BEGUN_S},
+    )
+    found = over(d)
+    assert found is not None
+    assert found.text == f"the new machine is not to be had: {lost.lease_id} refused (capacity)"
+
+
+def test_a_gang_that_begins_again_where_it_is_moves_later() -> None:
+    """It cannot restore what it was given: first it goes on, with the checkpoint before."""
+    damaged = [epoch(1, A, resume_from="x")]
+    d = moving(said=[beat(A, AgentPhase.BROKEN), READY], epochs=damaged, rejected=frozenset({"x"}))
+    assert not d.actions
+
+
+def test_one_that_falls_silent_while_all_drain_holds_up_no_move() -> None:
+    silent = replace(B, phase=LeasePhase.SUSPECT)
+    more = replace(TARGET, lease_id="more", index=1, attempt=9, address="10.9.9.9")
+    d = step(
+        *(A, silent, TARGET, more),
+        job=elastic(1),
+        advice=None,
+        epochs=[epoch(1, A, silent), epoch(2, opened_at_s=NOW_S - 5.0)],
+        beats=[DRAINED, beat(silent, AgentPhase.SAVING, 2), READY, beat(more, AgentPhase.READY, 0)],
+        state={"migration": replace(MOVE, nodes=2), "migration_at_s": BEGUN_S, "size": 2},
+    )
+    found = over(d)
+    assert found is not None
+    assert found.done
+    assert found.text == f"{HERE.key} → {WEST.key}"
+    assert ended(d) == {A.lease_id: "migrated", silent.lease_id: "migrated"}
 
 
 def test_what_the_old_loses_meanwhile() -> None:
