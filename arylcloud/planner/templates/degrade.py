@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from arylcloud.core.job import JobSpec
+from arylcloud.core.pipeline import problem
 from arylcloud.planner.templates.assign import lookup
 from arylcloud.planner.templates.table import Row
 
@@ -13,15 +14,16 @@ MOST = 6
 
 
 def say(spec: JobSpec, machines: int) -> str | None:
-    """Of a job that trains by pipeline templates; else None. Percentages are of the steps per second that
+    """Of a job that trains by pipeline templates on a number of machines that may change; else None. (Also of
+    one that somebody only asks about, and that no table covers.) Percentages are of the steps per second that
     ``machines`` do, by the layers' own times: no network is in them."""
     pipeline = spec.pipeline
-    if pipeline is None:
+    if pipeline is None or spec.nodes_min == spec.nodes_max:
+        return None
+    if problem(pipeline, spec.nodes_min, spec.nodes_max) is not None:
         return None
     sizes = range(machines, spec.nodes_min - 1, -1)
     rows = [lookup(pipeline, nodes_max=spec.nodes_max, world=n) for n in sizes]
-    if not rows:
-        return None
     full = rows[0].iteration_s
     parts = [f"{row.nodes} {full / row.iteration_s:.0%} ({_shape(row)})" for row in rows[1 : MOST + 1]]
     left = f"; {len(rows) - 1 - MOST} smaller sizes" if len(rows) > MOST + 1 else ""

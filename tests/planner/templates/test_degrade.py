@@ -44,12 +44,14 @@ def test_many_sizes_none_and_other_jobs() -> None:
     said = say(job(4, 13), 13)
     assert said is not None
     assert "; 3 smaller sizes. It outlives 9 losses" in said
-    alone = say(job(4, 4), 4)
+    alone = say(job(4, 6), 4)
     assert alone == (
         "by its pipeline table 4 machines make 2 replicas of 2. "
         "It outlives 0 losses with 2 copies of each layer, and then waits"
     )
     assert say(job(4, 6, None), 6) is None
+    assert say(job(4, 4), 4) is None, "a fixed gang never has fewer"
+    assert say(job(4, 200), 6) is None, "32 microbatches are not enough for 100 replicas: no table covers it"
 
 
 def test_plan_says_it() -> None:
