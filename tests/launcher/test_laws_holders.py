@@ -15,10 +15,11 @@ from support.situation import (
     epoch,
     lease,
     machine,
+    saved,
 )
 
 from arylcloud.core import events as ev
-from arylcloud.core.phases import LeasePhase
+from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import MachineState
 from arylcloud.core.protocol import AgentPhase
 from arylcloud.launcher import actions as act
@@ -76,6 +77,10 @@ def test_of_more_than_are_wanted_members_by_rank_then_who_is_nearest() -> None:
     assert held(*near, job=elastic(), epochs=[], state=two) == {1: B.lease_id, 2: C.lease_id}
     near[0] = replace(A, phase=PENDING)
     assert held(*near, job=elastic(), epochs=[], state={"size": 1}) == {2: C.lease_id}
+    one: dict[str, Any] = {"job": elastic(), "epochs": [], "state": {"size": 1}}
+    assert held(replace(A, phase=PENDING), replace(B, phase=LeasePhase.SUSPECT), **one) == {1: B.lease_id}
+    assert held(replace(A, phase=LeasePhase.SUSPECT), B, **one) == {1: B.lease_id}
+    assert held(replace(A, phase=INTENDED), replace(B, phase=PENDING), **one) == {1: B.lease_id}
     near = [replace(A, phase=INTENDED), replace(B, phase=PENDING), C]
     assert held(*near, job=elastic(), epochs=[], state=two) == {1: B.lease_id, 2: C.lease_id}
     assert held(A, B, C, job=elastic(), epochs=[], state=two) == {0: A.lease_id, 1: B.lease_id}
@@ -146,3 +151,63 @@ def test_who_has_handed_over() -> None:
     assert settled(said, observed={"damaged": {"m": "bad"}})
     assert settled(said, state={"checkpoints": (known,)})
     assert settled(said, state={"rejected": frozenset({"m"})})
+
+
+# ---------------------------------------------------------------- what a pass decides its later rules see
+
+
+def test_an_epoch_and_a_drain() -> None:
+    d = draft(A, B, epochs=[epoch(1, A, B, attempt=4)], state={"checkpoints": (saved("m", step=42),)})
+    d.open_epoch((), "a machine has left")
+    drain = d.state.epochs[-1]
+    assert d.draining
+    assert (drain.number, drain.attempt, drain.resume_from, drain.resume_step) == (2, 4, None, 0)
+    d.open_epoch(d.state.epochs[0].members, "ready again", 1.5)
+    opened = d.state.epochs[-1]
+    assert (opened.number, opened.attempt, opened.resume_from, opened.resume_step) == (3, 5, "m", 42)
+    assert (opened.grace_s, opened.reason) == (1.5, "ready again")
+    asked = [a for a in d.actions if isinstance(a, act.OpenEpoch)]
+    assert [(a.number, a.attempt, a.resume_from, a.resume_step) for a in asked] == [
+        (2, 4, None, 0),
+        (3, 5, "m", 42),
+    ]
+
+
+def test_what_is_ended_by_what_is_known_of_it() -> None:
+    d = draft(A, machines=[])
+    d.end(A, "surplus", "not wanted")
+    (asked,) = (a for a in d.actions if isinstance(a, act.EndLease))
+    shown = asked.machine
+    assert shown is not None
+    assert (shown.instance_id, shown.token, shown.journal_id) == (A.instance_id, A.token, "home")
+    assert (shown.state, shown.usd_per_hour, shown.address) == (MachineState.PENDING, 1.0, A.address)
+    assert (shown.launched_s, shown.until_s) == (A.launched_s, A.until_s)
+    assert d.state.leases[A.lease_id].phase is ENDING
+    for changes in ({"instance_id": None}, {"launched_s": None}):
+        d = draft(A, machines=[])
+        d.end(replace(A, **changes), "surplus", "not wanted")
+        (asked,) = (a for a in d.actions if isinstance(a, act.EndLease))
+        assert asked.machine is None, "nothing is known of it"
+
+
+def test_a_phase_is_said_when_it_changes() -> None:
+    d = draft(A)
+    d.phase(JobPhase.RUNNING, "running", "whatever it says")
+    assert not d.actions
+    d.phase(JobPhase.RECOVERING, "recovering", "one is lost")
+    d.phase(JobPhase.RECOVERING, "recovering", "one is lost")
+    d.phase(JobPhase.RECOVERING, "other", "one is lost")
+    assert [(a.event.phase, a.event.code) for a in d.actions if isinstance(a, act.Note)] == [  # type: ignore[union-attr]
+        (JobPhase.RECOVERING, "recovering"),
+        (JobPhase.RECOVERING, "other"),
+    ]
+
+
+def test_told_once_per_topic_and_only_who_wants_to_be() -> None:
+    d = draft(A)
+    d.notify("x", "something")
+    assert not d.actions
+    d = draft(A, job=spec(1, notify="https://example.com/…"))
+    for topic in ("x", "x", "y"):
+        d.notify(topic, "something")
+    assert [a.topic for a in d.actions if isinstance(a, act.Notify)] == ["x", "y"]
