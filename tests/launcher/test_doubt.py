@@ -338,6 +338,23 @@ def test_what_the_stores_cloud_says_bars_no_offer(tmp_path: Path, kind: type[Ary
     assert second.offer.key == OFFERS[1].key
 
 
+def test_credentials_that_expire_while_it_runs_fail_no_job(tmp_path: Path) -> None:
+    """A machine is lost meanwhile: the account is asked again later, and the job goes on where it was."""
+    h = Harness(tmp_path)
+    h.until(RUNNING)
+    h.tick(15)
+    h.world.trouble_of = lambda _spec: "access"
+    (machine,) = h.world.alive
+    h.world.interrupt(machine.instance_id)
+    h.until(JobPhase.WAITING, within=60)
+    assert "access" in h.state.phase_text
+    h.tick(3)
+    assert h.state.phase is JobPhase.WAITING
+    h.world.trouble_of = lambda _spec: "none"
+    finish(h)
+    assert max(e.resume_step for e in h.state.epochs) > 0
+
+
 def test_a_home_that_is_full_ends_the_launcher_not_the_job(tmp_path: Path) -> None:
     h = Harness(tmp_path)
     fail_boots(h, LocalStateError("the disk is full"))

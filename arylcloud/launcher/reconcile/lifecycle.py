@@ -63,8 +63,11 @@ def _finish(d: Draft) -> Cause | None:
 
 
 def _refused(d: Draft) -> Cause | None:
-    """What no other try helps with. A cloud that lets us do nothing is no such thing while another may."""
+    """What no other try helps with. A cloud that lets us do nothing is no such thing while another may, nor
+    is one that has let us before: credentials expire, and somebody logs in again."""
     shut = {x.offer.cloud for x in _current(d.state) if x.phase is LeasePhase.REFUSED and x.cause == "access"}
+    ours = [x for x in d.state.leases.values() if x.phase is not LeasePhase.REFUSED]
+    shut -= {x.offer.cloud for x in ours if x.launched_s is not None}
     for lease in _current(d.state):
         if lease.phase is not LeasePhase.REFUSED or lease.cause not in DETERMINISTIC:
             continue
