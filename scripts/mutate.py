@@ -2,8 +2,8 @@
 """Mutation testing of the parts that must not be wrong: which small mistakes would no test notice?
 
     scripts/mutate.py [MODULE…]           every mutant of scripts/mutators.py against the tests that reach it
-    scripts/mutate.py --laws [MODULE…]    against the tests of single rules alone (test_laws_*): soon done
-    scripts/mutate.py --again [MODULE…]   what is alive after that, against all of them
+    scripts/mutate.py --tests test_laws_  against those of single rules alone: soon done
+    scripts/mutate.py --again             what is alive after that, against all of them
     scripts/mutate.py --report [MODULE…]  what has been found so far, and every survivor
 
 One process collects the tests. What each test reaches, line by line, is measured once; then each mutant is
@@ -291,7 +291,7 @@ def main() -> int:
     parser.add_argument("modules", nargs="*", help="launcher/fold … (all of them)")
     parser.add_argument("--report", action="store_true", help="only say what has been found so far")
     parser.add_argument("--results", type=Path, default=ROOT / "build/mutation", help="build/mutation")
-    parser.add_argument("--laws", action="store_true", help="only tests/**/test_laws_*.py")
+    parser.add_argument("--tests", default="", metavar="TEXT", help="only files with this in their path")
     parser.add_argument("--sample", type=int, help="so many of each module, at random")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no mutant after so long")
     parser.add_argument("--again", action="store_true", help="survivors again: there are new tests")
@@ -305,7 +305,7 @@ def main() -> int:
     folders = [ROOT / t for t in TESTS]
     files = [str(p) for f in folders for p in (sorted(f.glob("test_*.py")) if f.is_dir() else [f])]
     files = [f for f in files if not any(no in f for no in NOT_THESE)]
-    files = [f for f in files if "test_laws_" in f or not args.laws]
+    files = [f for f in files if args.tests in f]
     quiet = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow"]
     return pytest.main([*quiet, "-o", "tmp_path_retention_policy=none", *files], plugins=[Session(args)])
 

@@ -112,7 +112,19 @@ def asked(nodes: Any, **more: Any) -> Draft:
     return d
 
 
-@pytest.mark.parametrize(("nodes", "taken"), [(1, True), (3, True), (0, False), (4, False), (True, False)])
+@pytest.mark.parametrize(
+    ("nodes", "taken"),
+    [
+        (1, True),
+        (3, True),
+        (0, False),
+        (4, False),
+        (True, False),
+        ("many", False),
+        (None, False),
+        (2.0, False),
+    ],
+)
 def test_what_a_user_asks_for(nodes: Any, taken: bool) -> None:
     d = asked(nodes)
     if taken:

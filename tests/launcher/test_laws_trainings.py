@@ -95,6 +95,7 @@ def test_one_that_has_handed_over_has_stopped() -> None:
     assert stopped(beat(A, step=55)) is None
     assert stopped(beat(A, AgentPhase.DRAINED, drained_epoch=1, committed="m")) is None, "not to be seen yet"
     assert stopped(None) is None
+    assert stopped(beat(A, AgentPhase.BROKEN)) is None, "that it has not handed over its end will tell"
     done = replace(RUNS, stopped_at_s=1.0)
     again = beat(A, AgentPhase.DRAINED, drained_epoch=1)
     assert stopped(again, state={"trainings": (done,)}) is None
@@ -131,6 +132,14 @@ def test_its_end_says_how_and_when() -> None:
     assert (found.at_s, found.last_step) == (RUNS.started_at_s, 20)
     for other in (failure(A, 1, at_s=5.0), failure(A, epoch=2)):
         assert stopped(said, observed={"ends": (other,)}).how == "drained"
+
+
+def test_each_rank_by_its_own_end() -> None:
+    ends = (failure(A, 0, at_s=NOW_S - 30.0, step=25), failure(B, 1, at_s=NOW_S - 20.0, step=35))
+    said = [beat(x, AgentPhase.EXITED, drained_epoch=1) for x in (A, B)]
+    d = noted(A, B, beats=said, observed={"ends": ends}, state={"trainings": (RUNS, training(B))})
+    found = {e.lease_id: (e.at_s, e.last_step) for e in events(d, ev.TrainingStopped)}
+    assert found == {A.lease_id: (NOW_S - 30.0, 25), B.lease_id: (NOW_S - 20.0, 35)}
 
 
 def test_one_that_is_left_behind_has_stopped_as_far_as_it_counts() -> None:
