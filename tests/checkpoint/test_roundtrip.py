@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arylcloud.checkpoint.chunks import spans
+from arylcloud.checkpoint.chunks import sha256, spans
 from arylcloud.checkpoint.manifest import check_files, manifest_bytes, parse_manifest, seal
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.restore import Near, holds, list_manifests, next_number, read_manifest, restore
-from arylcloud.checkpoint.store import file_uri, open_store
+from arylcloud.checkpoint.store import file_uri, local_file, open_store, sub
 from arylcloud.checkpoint.upload import Uploader
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.codec import decode, encode
@@ -157,6 +157,30 @@ def test_unchanged_chunks_travel_once_and_equal_ones_once(tmp_path: Path) -> Non
     store.written.clear()
     commit(fresh, second, 3)
     assert len(store.written) == 1
+
+
+def test_memory_that_is_used_again_mixes_no_chunks(tmp_path: Path) -> None:
+    """Chunks of a store on this host share a few buffers, of whatever size."""
+    store = sub(open_store(file_uri(tmp_path / "store")), "jobs/j")
+    source = make(tmp_path / "step-1", {f"f{n}": os.urandom(n * 7 + 1) for n in range(150)})
+    made = commit(Uploader(store, chunk_bytes=CHUNK), source)
+    chunks = [info.key for info in store.list(CHUNKS_PREFIX)]
+    assert len(chunks) > 500
+    assert all(key.endswith(sha256(store.get(key) or b"")) for key in chunks)
+    assert contents(restore(store, made, tmp_path / "in")) == contents(source)
+
+
+def test_where_an_object_of_a_folder_lies(tmp_path: Path) -> None:
+    store = open_store(file_uri(tmp_path / "a b"))
+    key = chunk_key("0" * 64)
+    assert local_file(store, key) == tmp_path / "a b" / key
+    assert local_file(sub(sub(store, "jobs"), "j"), key) == tmp_path / "a b/jobs/j" / key
+    store.put(key, b"x")
+    found = local_file(store, key)
+    assert found is not None
+    assert found.read_bytes() == b"x"
+    assert local_file(sub(store, "j%"), key) is None  # it is called otherwise on the disk
+    assert local_file(MemoryStore(), key) is None
 
 
 def test_a_chunk_that_nobody_vouches_for_is_written_again(tmp_path: Path) -> None:
