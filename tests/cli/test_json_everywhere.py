@@ -139,7 +139,7 @@ def test_failure(home: Home, name: str, args: list[str]) -> None:
 
 def test_commands_on_a_running_job(home: Home) -> None:
     """serve, exec, migrate, stop, resume, adopt: with a job that runs."""
-    job_id = home.submit(job(steps=4000))
+    job_id = home.submit(job(steps=4000, hold=100))
     viewer = home.start("serve", "--job", job_id, "--json")
     status = home.cli("status", "--json", code=0)
     while not home.state(job_id).trainings:

@@ -4,6 +4,7 @@ read and every write below it fails, and from one moment to the next it is back.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,12 +25,14 @@ def away(folder: Path) -> Iterator[None]:
 
 
 def _exchange(one: Path, other: Path) -> None:
-    """Linux's renameat2; what has no such thing has a moment in which nothing is there."""
+    """Linux's renameat2. Where there is no such thing there is a moment in which nothing is there."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "renameat2"):
-        spare = one.with_name(f"{one.name}.spare")
-        one.rename(spare)
-        other.rename(one)
-        spare.rename(other)
-    elif libc.renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) != 0:
-        raise OSError(ctypes.get_errno(), "renameat2", str(one))
+    if hasattr(libc, "renameat2"):
+        if libc.renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+            return
+        if (number := ctypes.get_errno()) not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise OSError(number, os.strerror(number), str(one))
+    spare = one.with_name(f"{one.name}.spare")
+    one.rename(spare)
+    other.rename(one)
+    spare.rename(other)
