@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from elastic_gangs import elastic_gangs
 from numpy.typing import NDArray
 
 from arylcloud.planner.deadline.registry import POLICIES
@@ -238,6 +239,10 @@ def main() -> int:
             lines, late = lines + part, late + missed
     if data is not None and given.only in (None, "single"):
         part, missed = single_zone(data, cache, policies)
+        lines, late = lines + part, late + missed
+    if data is not None and given.only in (None, "elastic"):
+        few = {name: POLICIES[name] for name in FEW}
+        part, missed = elastic_gangs(data, few, RATIOS, min(given.starts, 40))
         lines, late = lines + part, late + missed
     text = "\n".join(lines)
     print(text)

@@ -41,6 +41,13 @@ def backtest(
         int | None,
         typer.Option(min=1, max=100_000, help="Size of the gang: all of them in one zone, or none."),
     ] = None,
+    gang: Annotated[
+        str | None,
+        typer.Option(metavar="2..8", help="An elastic gang: as many as a zone has, from the first on."),
+    ] = None,
+    scaling: Annotated[
+        float, typer.Option(help="Elastic without a profile: speed is machines to this power.")
+    ] = 0.9,
     overhead_s: Annotated[
         float, typer.Option("--overhead-s", help="From asking for a machine to work: boot, set-up, restore.")
     ] = 720.0,
@@ -78,10 +85,12 @@ def backtest(
     """Replay a job with a deadline on the past: what each policy would have cost, from many starts."""
     import numpy as np
 
+    from arylcloud.cli.backtestgang import gang_of
     from arylcloud.cli.backtestinputs import egress_of, from_job, home_of, policies_of, trace_of
     from arylcloud.cli.backtestview import document, page, show, write
     from arylcloud.cli.output import emit_json, note
     from arylcloud.core.errors import UsageError
+    from arylcloud.simulation.deadline.elastic import elastic_grid
     from arylcloud.simulation.deadline.engines import engine as engine_of
     from arylcloud.simulation.deadline.replay import Job
     from arylcloud.simulation.deadline.sweep import backtest as sweep
@@ -97,6 +106,8 @@ def backtest(
             hint="--probe-s 60 --try-s 90",
         )
     found = trace_of(trace, invent)
+    elastic = gang_of(gang, machines, job, found.instance_type, scaling)
+    machines = machines if elastic is None else elastic.most
     if job is not None:
         work_h, deadline_h, machines, checkpoint_gb = from_job(
             job, found, work_h, deadline_h, machines, checkpoint_gb
@@ -113,7 +124,11 @@ def backtest(
     policies, optimum = policies_of(policy)
     if optimum and no_optimum:
         raise UsageError("--policy optimum and --no-optimum exclude each other", hint="leave one of them out")
-    grid = sampled(found, tick_s=tick_s, machines=machines or 1)
+    sizes = None
+    if elastic is None:
+        grid = sampled(found, tick_s=tick_s, machines=machines or 1)
+    else:
+        grid, sizes = elastic_grid(found, elastic, tick_s=tick_s)
     market = market_of(
         grid,
         startup_h=overhead_s / 3600,
@@ -131,12 +146,13 @@ def backtest(
         )
     at = drawn_starts(grid, asked, starts, np.random.default_rng(seed))
     with engine_of(engine) as spread:
-        made = sweep(grid, market, asked, policies, at, optimum=not no_optimum, spread=spread)
+        made = sweep(grid, market, asked, policies, at, sizes=sizes, optimum=not no_optimum, spread=spread)
     about = {
         "trace": trace or f"invented, seed {invent}",
         "zones": list(grid.places),
         "instance_type": found.instance_type,
         "machines": machines or 1,
+        "machines_min": elastic.least if elastic is not None else machines or 1,
         "work_h": work_h,
         "deadline_h": deadline_h,
         "overhead_s": overhead_s,

@@ -63,7 +63,8 @@ def show(made: Backtest, about: Mapping[str, Any]) -> None:
 
 def _sentence(made: Backtest, about: Mapping[str, Any]) -> str:
     zones = len(about["zones"])
-    gang = "" if about["machines"] == 1 else f", {about['machines']} machines"
+    least, most = about["machines_min"], about["machines"]
+    gang = "" if most == 1 else f", {most} machines" if least == most else f", {least} to {most} machines"
     return (
         f"{about['work_h']:g} h of work in {about['deadline_h']:g} h on {about['instance_type']}{gang}; "
         f"{zones} zone{'s' * (zones != 1)}; {about['starts']} starts (seed {about['seed']}); on demand only: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -95,6 +96,60 @@ def test_gangs_pay_for_all_their_machines(capsys: pytest.CaptureFixture[str], tr
     assert five["policies"]["default"]["cost_over_on_demand"] == pytest.approx(1.0)
 
 
+def test_an_elastic_gang(capsys: pytest.CaptureFixture[str], trace: str) -> None:
+    args = ("--trace", trace, "--policy", "greedy,uniform_progress", *SMALL)
+    _, out, _ = call(capsys, *args, "--gang", "2..4", "--scaling", "1", "--json")
+    elastic = json.loads(out)
+    rigid = json.loads(call(capsys, *args, "--machines", "4", "--json")[1])
+    assert (elastic["machines_min"], elastic["machines"]) == (2, 4)
+    assert (rigid["machines_min"], rigid["machines"]) == (4, 4)
+    for figures in elastic["policies"].values():
+        assert figures["misses"] == 0
+    bound = elastic["policies"]["optimum"]["cost_mean"]
+    assert 0 < bound <= rigid["policies"]["optimum"]["cost_mean"] + 1e-9
+    assert elastic["policies"]["uniform_progress"]["runs"] == 9
+    assert elastic["on_demand_usd"] == pytest.approx(rigid["on_demand_usd"])
+    assert call(capsys, *args, "--gang", "2..4", "--scaling", "1", "--json")[1] == out
+    code, _, told = call(capsys, *args, "--gang", "2..4")
+    assert (code, "2 to 4 machines" in told) == (0, True)
+
+
+def test_a_job_that_shrinks_is_an_elastic_gang_at_the_planners_speeds(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "p3.csv"
+    write_spot_trace(
+        dataclasses.replace(invented(5, zones=3, days=3, machines=3), instance_type="p3.2xlarge"), path
+    )
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "name: j\nrun: x\naryl: {work: 36000 steps, deadline: 9h, nodes: 1..3,"
+        " profile: {unit: steps/s, 'V100:1': 1.0}}\n"
+    )
+    code, out, err = call(
+        capsys, str(job), "--trace", str(path), "--policy", "greedy", "--starts", "3", "--json"
+    )
+    assert code == 0, err
+    found = json.loads(out)
+    assert (found["machines_min"], found["machines"], found["policies"]["greedy"]["misses"]) == (1, 3, 0)
+    # three machines do it faster than one alone, by less than three times
+    assert 36000 / 3600 / 3 < found["work_h"] < 36000 / 3600
+    _, out, _ = call(
+        capsys,
+        str(job),
+        "--trace",
+        str(path),
+        "--machines",
+        "3",
+        "--policy",
+        "greedy",
+        "--starts",
+        "3",
+        "--json",
+    )
+    assert json.loads(out)["machines_min"] == 3
+
+
 def test_the_screen_and_the_page(capsys: pytest.CaptureFixture[str], trace: str, tmp_path: Path) -> None:
     page = tmp_path / "b.html"
     code, out, err = call(capsys, "--trace", trace, "--policy", "greedy,default", *SMALL, "--html", str(page))
@@ -149,6 +204,10 @@ def test_work_and_deadline_come_from_a_job(capsys: pytest.CaptureFixture[str], t
         (("--invent", "1", *SMALL, "--checkpoint-gb", "5"), 2, "no tariff from invented/region-1"),
         (("--invent", "1", *SMALL, "--policy", "optimum", "--no-optimum"), 2, "exclude each other"),
         (("--invent", "1", *SMALL, "--engine", "abacus"), 2, "no engine 'abacus'"),
+        (("--invent", "1", *SMALL, "--gang", "4..2"), 2, "the smaller first"),
+        (("--invent", "1", *SMALL, "--gang", "2..4", "--machines", "4"), 2, "exclude each other"),
+        (("--invent", "1", *SMALL, "--gang", "2..4", "--scaling", "2"), 2, "--scaling is 2"),
+        (("--invent", "1", *SMALL, "--gang", "1..2", "--tick-s", "900"), 2, "ticks no longer"),
         (("--trace", "nosuch.csv", *SMALL), 2, "cannot read nosuch.csv"),
         (("--trace", "own", *SMALL), 2, "no spot capacity yet"),
     ],

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from arylcloud.core.errors import UsageError
 from arylcloud.planner.deadline.view import DeadlinePolicy, Market
+from arylcloud.simulation.deadline.elastic import Sizes, elastic_replay
+from arylcloud.simulation.deadline.elastic_optimum import elastic_optimum_usd
 from arylcloud.simulation.deadline.optimum import optimum_usd
 from arylcloud.simulation.deadline.replay import Job, Replays, Spread, replay
 from arylcloud.simulation.spottraces import Grid
@@ -100,18 +102,20 @@ def backtest(
     policies: Sequence[DeadlinePolicy],
     starts: Index,
     *,
+    sizes: Sizes | None = None,
     optimum: bool = True,
     spread: Spread = map,
 ) -> Backtest:
-    """``spread``: how optima (one call each) and chunks of starts are run: ``map``, or a pool's."""
+    """``sizes``: of an elastic gang, on ``elastic_grid``'s world; None: all machines or none. ``spread``: how
+    optima (one call each) and chunks of starts are run: ``map``, or a pool's."""
     on_demand = _all_on_demand(grid, market, job, starts)
     least = None
     if optimum:
-        least = np.array(list(spread(_Optimum(grid, market, job), starts.tolist())))
+        least = np.array(list(spread(_Optimum(grid, market, job, sizes), starts.tolist())))
     figures: dict[str, Figures] = {}
     usd: dict[str, Floats] = {}
     for policy in policies:
-        runs = _runs(grid, market, job, policy, starts, spread)
+        runs = _runs(grid, market, job, policy, starts, sizes, spread)
         figures[policy.name] = _figures(runs, on_demand, least)
         usd[policy.name] = runs.usd
     if least is not None:
@@ -127,19 +131,34 @@ class _Optimum:
     grid: Grid
     market: Market
     job: Job
+    sizes: Sizes | None
 
     def __call__(self, start: int) -> float:
+        if self.sizes is not None:
+            return elastic_optimum_usd(self.grid, self.sizes, self.market, self.job, start)
         return optimum_usd(self.grid, self.market, self.job, start)
 
 
 def _runs(
-    grid: Grid, market: Market, job: Job, policy: DeadlinePolicy, starts: Index, spread: Spread
+    grid: Grid,
+    market: Market,
+    job: Job,
+    policy: DeadlinePolicy,
+    starts: Index,
+    sizes: Sizes | None,
+    spread: Spread,
 ) -> Replays:
+    def run(world: Grid, there: Market, job: Job, sizes: Sizes | None, spread: Spread) -> Replays:
+        if sizes is None:
+            return replay(world, there, policy, job, starts, spread=spread)
+        return elastic_replay(world, sizes, there, policy, job, starts, spread=spread)
+
     if not policy.one_zone or market.zones == 1:
-        return replay(grid, market, policy, job, starts, spread=spread)
+        return run(grid, market, job, sizes, spread)
+    alone = replace(job, home=0)
     return Replays.joined(
         [
-            replay(*one_zone(grid, market, zone), policy, replace(job, home=0), starts)
+            run(*one_zone(grid, market, zone), alone, None if sizes is None else sizes.zone(zone), map)
             for zone in range(market.zones)
         ]
     )
