@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import shutil
 import threading
@@ -24,6 +25,8 @@ PREFETCH_S = 1.0
 DRAIN_POLL_S = 0.1
 """While the old machines save, of what they have sent so far: a small read."""
 DRAIN_LIST_S = 0.3
+DRAIN_STILL_S = 120.0
+"""Nothing has been sent for so long: what the job waits for now is something else, and reads are paid for."""
 TRUST_S = 60.0
 """What was verified so recently is not read again."""
 NO_SPACE_TRIES = 5
@@ -72,6 +75,10 @@ class Restorer(threading.Thread):
         """What has come near of a checkpoint that is still being sent."""
         self._seen = ""
         self._listed_s = float("-inf")
+        self._stirred_s = float("-inf")
+        """When (monotonic) the drain was heard of, or a draft of it found."""
+        self._failed: str | None = None
+        """What has been said of following, and not become better."""
         self._wanted = 0
 
     @property
@@ -92,6 +99,8 @@ class Restorer(threading.Thread):
 
     def draining(self, epoch: int | None) -> None:
         """The old machines are asked to save and go, by ``epoch`` (None: they are not)."""
+        if epoch != self._drain:
+            self._stirred_s = time.monotonic()
         self._drain = epoch
 
     def stop(self) -> None:
@@ -101,25 +110,29 @@ class Restorer(threading.Thread):
     def run(self) -> None:
         wait_s = self._poll_s
         while not self._halt.is_set():
+            hasty = self._hasty() and wait_s <= self._poll_s
             try:
-                draining = self._drain is not None and self.prefetching.is_set()
-                epoch = self._queue.get(timeout=DRAIN_POLL_S * self._pace if draining else wait_s)
+                epoch = self._queue.get(timeout=DRAIN_POLL_S * self._pace if hasty else wait_s)
             except queue.Empty:
                 epoch = None
             if epoch is not None:
                 self.serve(epoch)
             elif self.prefetching.is_set():
                 try:
-                    while self._follow():
-                        self._listed_s = time.monotonic()  # the manifest comes after all of them
+                    while self.prefetching.is_set() and self._follow():
+                        self._listed_s = self._stirred_s = time.monotonic()  # the manifest comes last
                     now_s = time.monotonic()
-                    if self._drain is None or now_s - self._listed_s >= DRAIN_LIST_S * self._pace:
+                    if not hasty or now_s - self._listed_s >= DRAIN_LIST_S * self._pace:
                         self._listed_s = now_s
                         self._prefetch()
                     wait_s = self._poll_s
                 except Exception as error:  # noqa: BLE001 - ahead of time: no harm if it fails
                     self._log(f"pre-fetching failed: {one_line(error)}")
                     wait_s = min(30.0, wait_s * 2)
+
+    def _hasty(self) -> bool:
+        waits = self._drain is not None and self.prefetching.is_set()
+        return waits and time.monotonic() - self._stirred_s < DRAIN_STILL_S * self._pace
 
     def serve(self, epoch: EpochDoc) -> None:
         """Restore what ``epoch`` resumes from, and say how that went. This thread's own, where it runs."""
@@ -165,7 +178,10 @@ class Restorer(threading.Thread):
         if epoch.resume_from is not None:
             manifest = read_manifest(self._store, epoch.resume_from, job_id=self._job_id)
             try:
-                self._complete(manifest)
+                if manifest.key != self._sync.status.committed:  # else it lies here already
+                    # a chunk that cannot be had there may be had elsewhere; if not, restore says so
+                    with contextlib.suppress(IntegrityError):
+                        self._complete(manifest)
                 restore(self._store, manifest, self._checkpoints, near=self._nearest())
             except LocalStateError:
                 self._make_room(manifest.directory)
@@ -185,41 +201,54 @@ class Restorer(threading.Thread):
         keep_only(self._checkpoints, directory)
 
     def _follow(self) -> bool:
-        """Fetch what the old machines have just sent; False = nothing new. Raises StoreError."""
+        """Fetch what the old machines have just sent; False = nothing new. It never raises: there is always
+        the manifest."""
         drain = self._drain
-        if drain is None:
+        if drain is None or self._sends_itself():
             return False
         if self._copy is None or self._copy.epoch != drain:
             folder = self._cache / f"drain-{drain:06d}"
             self._copy = Copy(self._store, folder, job_id=self._job_id, epoch=drain)
 
         def progress(_: int) -> None:
-            if self._halt.is_set() or self._resume_from is not None:  # the rest is asked for by name
+            if self._halt.is_set() or not self.prefetching.is_set():  # the rest is asked for by name
                 raise _NotThisOneError
 
         try:
-            return self._copy.look(progress)
+            found = self._copy.look(progress, self._near[0] if self._near is not None else None)
         except _NotThisOneError:
             return False
-        except (IntegrityError, OSError) as error:
-            self._log(f"what is being sent cannot be followed: {one_line(error)}")
-            self._copy.give_up()
+        except Exception as error:  # noqa: BLE001 - ahead of time: no harm if it fails
+            problem = one_line(error)
+            if problem != self._failed:
+                self._log(f"what is being sent cannot be followed: {problem}")
+            self._failed = problem
+            if not isinstance(error, StoreError):
+                self._copy.give_up()
             return False
+        self._failed = None
+        return found
+
+    def _sends_itself(self) -> bool:
+        """It was rank 0, and what it has sent lies here."""
+        outcome, committed = self.outcome, self._sync.status.committed
+        return outcome is not None and committed is not None and f"/e{outcome.epoch:06d}-" in committed
 
     def _complete(self, manifest: Manifest, progress: Callable[[int], None] | None = None) -> bool:
         """Where ``manifest`` is of what came near while it was sent: fetch what is missing. Raises as
         ``restore`` does."""
         if self._copy is None:
             return False
+        begun_s = self._copy.begun_s
         try:
-            near = self._copy.complete(manifest, progress)
+            near = self._copy.complete(manifest, progress, self._near[0] if self._near is not None else None)
         except OSError as error:
             raise map_error(error, f"cannot restore into {self._cache}") from error
         if near is None:
             return False
         early, late = self._copy.early, self._copy.late
         self._log(f"{early} chunks of {manifest.directory} came while it was being sent, {late} after that")
-        self._near, self._copy = (near, self._copy.begun_s), None
+        self._near = (near, begun_s)
         return True
 
     def _prefetch(self) -> None:

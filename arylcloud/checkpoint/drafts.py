@@ -1,9 +1,9 @@
 """A checkpoint that is brought near while it is still being sent: upload and restore side by side.
 
 On a drain, the machine that saves says which chunks are in the store already (``Announcer``), and one that
-waits to go on from it fetches them (``Copy``). When the manifest is there, only what is missing is
-fetched. Nothing depends on it: a draft that is lost, late, damaged or of another checkpoint costs time. Of a
-copy nothing is used but what the manifest names, by digest.
+waits to go on from it fetches those that it has not near (``Copy``). When the manifest is there, only what is
+missing is fetched. Nothing depends on it: a draft that is lost, late, damaged or of another checkpoint costs
+time. Of a copy nothing is used but what the manifest names, by digest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from arylcloud.checkpoint.chunks import MAX_CHUNK_BYTES, Buffers, SourceFile, spans, storable
 from arylcloud.checkpoint.manifest import MAX_FILES, storable_folder
-from arylcloud.checkpoint.restore import THREADS, Near, fetch, parallel, write_at
+from arylcloud.checkpoint.restore import THREADS, Near, fetch, local_chunk, offsets, parallel, write_at
 from arylcloud.checkpoint.store import Buffer
 from arylcloud.core.codec import dumps, loads
 from arylcloud.core.errors import IntegrityError, StoreError
@@ -104,12 +104,22 @@ class Announcer:
 
 
 class Copy:
-    """What is near of one drain's newest checkpoint. Not for two threads at once."""
+    """What is near of one drain's newest checkpoint. Not for two threads at once.
+
+    Each checkpoint has a folder of its own, named by the draft that began it: one that is complete is
+    somebody's ``Near``, and is not touched again."""
 
     def __init__(self, store: ObjectStore, folder: Path, *, job_id: str, epoch: int) -> None:
         """``folder``: ours alone; what lies there goes with the first draft."""
         self._store = store
         self.folder = folder
+        self._root: Path | None = None
+        """Of the one that is under way."""
+        self._done: str | None = None
+        """Directory of the one that was completed last."""
+        self._near: Near | None = None
+        self._known: dict[tuple[str, int], ChunkRef] = {}
+        """Chunks of ``_near``, by where they are."""
         self._job_id = job_id
         self.epoch = epoch
         self._number = 1
@@ -123,10 +133,10 @@ class Copy:
         self.early = self.late = 0
         """How many of the manifest's chunks were here before it, and how many came after."""
 
-    def look(self, progress: Callable[[int], None]) -> bool:
-        """Fetch what the next draft names; False = there is none yet. ``progress`` is called with the bytes
-        of each chunk, from any thread; what it raises ends this. Raises IntegrityError (what these drafts say
-        makes no sense, or there is no room for it), StoreError, OSError."""
+    def look(self, progress: Callable[[int], None], near: Near | None = None) -> bool:
+        """Fetch what the next draft names and ``near`` has not; False = there is none yet. ``progress`` is
+        called with the bytes of each chunk, from any thread; what it raises ends this. Raises IntegrityError
+        (what these drafts say makes no sense, or there is no room for it), StoreError, OSError."""
         if not self._number:
             return False
         key = draft_key(self.epoch, self._number)
@@ -136,8 +146,12 @@ class Copy:
         draft = loads(Draft, data, what=key)
         if (draft.job_id, draft.epoch, draft.number) != (self._job_id, self.epoch, self._number):
             raise IntegrityError(f"{key} is the draft of something else")
+        self._has_near(near)
         if draft.files is not None:
             self._begin(draft, draft.files, key)
+        elif self._root is None and draft.directory == self._done:
+            self._number += 1
+            return True
         if (draft.directory, draft.chunk_bytes) != (self._directory, self._chunk_bytes):
             raise IntegrityError(f"{key} goes on with what was not begun")
         placed = dict(self._placed(chunk, key) for chunk in draft.chunks)
@@ -153,14 +167,22 @@ class Copy:
         return True
 
     def give_up(self) -> None:
-        """No draft of this drain is looked for again, nor anything of it used."""
-        self._number, self._directory, self._files = 0, "", ()
+        """No draft of this drain is looked for again, nor anything of it used but what is complete."""
+        self._number = 0
+        self._drop()
 
-    def complete(self, manifest: Manifest, progress: Callable[[int], None] | None = None) -> Near | None:
-        """The whole of ``manifest``, verified; None: this is a copy of something else. Raises as
-        ``restore`` does."""
+    def complete(
+        self, manifest: Manifest, progress: Callable[[int], None] | None = None, near: Near | None = None
+    ) -> Near | None:
+        """The whole of ``manifest``, verified; None: this is a copy of something else. From then on it is the
+        caller's, and later drafts begin another. Raises as ``restore`` does."""
         sizes = {file.path: file.size for file in manifest.files}
-        if manifest.directory != self._directory or sizes != {f.path: f.size for f in self._files}:
+        root = self._root
+        if (
+            root is None
+            or manifest.directory != self._directory
+            or sizes != {f.path: f.size for f in self._files}
+        ):
             return None
         wanted: dict[tuple[str, int], ChunkRef] = {}
         for file in manifest.files:
@@ -170,6 +192,8 @@ class Copy:
                 return None
             wanted |= {(file.path, at): chunk for (at, _), chunk in zip(cut, file.chunks, strict=True)}
 
+        self._has_near(near)
+
         def bring(piece: tuple[tuple[str, int], ChunkRef]) -> None:
             self._bring(*piece)
             if progress is not None:
@@ -178,16 +202,38 @@ class Copy:
         late = [(at, chunk) for at, chunk in wanted.items() if self._have.get(at) != chunk]
         self.early, self.late = len(wanted) - len(late), len(late)
         parallel(bring, late, THREADS)
-        return Near(manifest=manifest, folder=self.folder / self._directory, trusted=True)
+        found = Near(manifest=manifest, folder=root / self._directory, trusted=True)
+        self._root, self._done = None, self._directory
+        self._drop()
+        return found
+
+    def _drop(self) -> None:
+        """What is under way."""
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+        self._root, self._directory, self._files, self._have = None, "", (), {}
+
+    def _has_near(self, near: Near | None) -> None:
+        if near is not None and (self._near is None or near.manifest != self._near.manifest):
+            self._known = {
+                (file.path, at): chunk for file in near.manifest.files for at, chunk in offsets(file).items()
+            }
+        self._near = near
 
     def _bring(self, at: tuple[str, int], chunk: ChunkRef) -> None:
-        path = self.folder / self._directory / at[0]
+        assert self._root is not None
+        path = self._root / self._directory / at[0]
 
         def write(data: Buffer) -> None:
             self._have.pop(at, None)  # cut off half-way, it is neither
             write_at(path, at[1], data)
             self._have[at] = chunk
 
+        if self._near is not None and self._known.get(at) == chunk:
+            data = local_chunk(self._near.folder / at[0], at[1], chunk)
+            if data is not None:
+                write(data)
+                return
         fetch(self._store, chunk, self._buffers, write)
 
     def _begin(self, draft: Draft, files: tuple[DraftFile, ...], key: str) -> None:
@@ -198,13 +244,15 @@ class Copy:
         sound = sound and 0 < draft.chunk_bytes <= MAX_CHUNK_BYTES and not parents & set(paths)
         if not sound or not all(storable(f.path) and f.size >= 0 for f in files):
             raise IntegrityError(f"{key} names files that cannot be")
-        self._directory, self._files, self._have = "", (), {}
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
-        if sum(file.size for file in files) > shutil.disk_usage(self.folder).free:
+        if self._root is None and self._done is None:  # of an agent before this one
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self._drop()
+        root = self._root = self.folder / f"{draft.number:06d}"
+        root.mkdir(parents=True)
+        if sum(file.size for file in files) > shutil.disk_usage(root).free:
             raise IntegrityError(f"{key}: no room for what it names")
         for file in files:
-            path = self.folder / directory / file.path
+            path = root / directory / file.path
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:

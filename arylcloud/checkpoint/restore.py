@@ -156,7 +156,7 @@ def _fill(
             if near is not None and near.trusted:
                 continue
         here = local if _size(local) == file.size else None
-        had = _offsets(other)
+        had = offsets(other)
         offset = 0
         for chunk in file.chunks:
             nearby = near.folder / file.path if near is not None and had.get(offset) == chunk else None
@@ -169,13 +169,13 @@ def _fill(
     buffers = Buffers()
 
     def write(piece: _Piece) -> None:
-        if not (piece.linked and _local(piece.path, piece.offset, piece.chunk) is not None):
+        if not (piece.linked and local_chunk(piece.path, piece.offset, piece.chunk) is not None):
             if piece.linked:
                 _part_ways(piece.path)
             data: Buffer | None = None
             for source in (piece.near, piece.present):
                 if data is None and source is not None:
-                    data = _local(source, piece.offset, piece.chunk)
+                    data = local_chunk(source, piece.offset, piece.chunk)
             if data is not None:
                 write_at(piece.path, piece.offset, data)
             else:
@@ -192,7 +192,8 @@ def _fill(
     os.utime(root, (manifest.saved_at_s, manifest.saved_at_s))
 
 
-def _offsets(file: FileEntry | None) -> dict[int, ChunkRef]:
+def offsets(file: FileEntry | None) -> dict[int, ChunkRef]:
+    """Its chunks, by where they begin."""
     found, offset = {}, 0
     for chunk in file.chunks if file is not None else ():
         found[offset] = chunk
@@ -246,7 +247,7 @@ def _size(path: Path) -> int | None:
     return path.stat().st_size if path.is_file() and not path.is_symlink() else None
 
 
-def _local(path: Path, offset: int, chunk: ChunkRef) -> bytes | None:
+def local_chunk(path: Path, offset: int, chunk: ChunkRef) -> bytes | None:
     """The chunk if this file has it there."""
     try:
         with path.open("rb") as source:

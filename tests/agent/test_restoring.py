@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import shutil
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.harness import Harness, spec
 
-from arylcloud.agent.restoring import NO_SPACE_TRIES, Restorer
+from arylcloud.agent.restoring import DRAIN_STILL_S, NO_SPACE_TRIES, Restorer
 from arylcloud.agent.sync import CheckpointSync
 from arylcloud.checkpoint.drafts import Announcer
 from arylcloud.checkpoint.memory import MemoryStore
@@ -20,6 +21,7 @@ from arylcloud.checkpoint.store import LocalStoreError
 from arylcloud.checkpoint.upload import Uploader
 from arylcloud.core import events as ev
 from arylcloud.core.clock import SystemClock
+from arylcloud.core.errors import StoreError
 from arylcloud.core.phases import JobPhase
 from arylcloud.core.protocol import CHUNKS_PREFIX, AgentPhase, EpochDoc, Manifest
 from arylcloud.launcher import actions as act
@@ -158,6 +160,97 @@ def test_what_is_still_being_sent_is_brought_near_and_used(machine: Machine, tmp
     assert (machine.folder / "step-5/weights").read_bytes() == data
     assert machine.store.read == len(data)
     wait_for(lambda: not machine.cache.exists())
+
+
+def _sent(machine: Machine, tmp_path: Path, step: int, data: bytes, number: int, drain: int = 2) -> Manifest:
+    """A checkpoint that another machine sends during a drain."""
+    folder = tmp_path / f"sent/step-{step}"
+    folder.mkdir(parents=True)
+    (folder / "weights").write_bytes(data)
+    uploader = Uploader(machine.store, chunk_bytes=64, threads=1)
+    announcer = Announcer(machine.store, job_id="j", epoch=drain)
+    files = uploader.send(folder, name=folder.name, clock=SystemClock(), announcer=announcer)
+    return uploader.write_manifest(
+        files, job_id="j", lease_id="other", epoch=1, number=number, step=step, saved_at_s=0.0,
+        directory=folder.name, clock=SystemClock(),
+    )  # fmt: skip
+
+
+def test_what_came_near_during_a_drain_stays_as_it_is_until_the_next_epoch(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """The launcher takes its time between the manifest and the epoch; and a second save may come."""
+    data = os.urandom(100 * 64)
+    machine.restorer.draining(2)
+    machine.restorer.prefetching.set()
+    first = _sent(machine, tmp_path, 5, data, 1)
+    wait_for(lambda: machine.restorer.prefetched == first.key)
+    more = data[: 90 * 64] + os.urandom(10 * 64)
+    second = _sent(machine, tmp_path, 6, more, 2)
+    wait_for(lambda: machine.restorer.prefetched == second.key)
+    assert machine.store.read == 110 * 64
+    machine.ask(3, second.key)
+    assert machine.store.read == 110 * 64
+    assert (machine.folder / "step-6/weights").read_bytes() == more
+
+
+def test_who_has_sent_a_checkpoint_itself_fetches_nothing_of_it(machine: Machine, tmp_path: Path) -> None:
+    machine.ask(1, None)
+    manifest = _sent(machine, tmp_path, 5, os.urandom(10 * 64), 1)
+    shutil.copytree(tmp_path / "sent/step-5", machine.folder / "step-5")
+    machine.restorer._sync.resume(manifest)
+    machine.restorer.draining(2)
+    machine.restorer.prefetching.set()
+    wait_for(lambda: machine.restorer.prefetched == manifest.key)
+    machine.ask(3, manifest.key)
+    assert machine.store.read == 0
+
+
+def test_a_store_that_is_away_during_a_drain_is_asked_less_and_less(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    real = machine.restorer._queue
+    enough = threading.Event()
+
+    class Queue:
+        def get(self, timeout: float) -> EpochDoc | None:
+            waits.append(timeout)
+            if len(waits) > 12:
+                enough.set()
+                return real.get()
+            raise queue.Empty
+
+        put = staticmethod(real.put)
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreError("unreachable")
+
+    said: list[str] = []
+    monkeypatch.setattr(machine.store, "get", away)
+    monkeypatch.setattr(machine.store, "list", away)
+    monkeypatch.setattr(machine.restorer, "_log", said.append)
+    machine.restorer.draining(2)
+    machine.restorer.prefetching.set()
+    monkeypatch.setattr(machine.restorer, "_queue", Queue())
+    machine.restorer._queue.put(None)
+    real.put(None)
+    assert enough.wait(30)
+    assert waits[-1] == 30.0
+    assert sum("cannot be followed" in text for text in said) == 1
+
+
+def test_a_drain_in_which_nothing_is_sent_is_looked_at_as_any_wait(machine: Machine) -> None:
+    machine.restorer._pace = 1.0
+    machine.restorer.draining(2)
+    machine.restorer.prefetching.set()
+    assert machine.restorer._hasty()
+    machine.restorer._stirred_s -= DRAIN_STILL_S
+    assert not machine.restorer._hasty()
+    machine.restorer.draining(2)
+    assert not machine.restorer._hasty()
+    machine.restorer.draining(4)
+    assert machine.restorer._hasty()
 
 
 def test_an_epoch_from_another_checkpoint_waits_for_no_prefetch(machine: Machine) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from arylcloud.checkpoint.chunks import scan
 from arylcloud.checkpoint.drafts import Announcer, Copy
 from arylcloud.checkpoint.memory import MemoryStore
-from arylcloud.checkpoint.restore import holds, restore
+from arylcloud.checkpoint.restore import Near, holds, restore
 from arylcloud.checkpoint.upload import Uploader
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.codec import dumps, loads
@@ -53,7 +54,7 @@ class World:
         self.copy = Copy(self.store, tmp_path / "near", job_id="j", epoch=2)
         self.target = tmp_path / "in"
 
-    def send(self) -> Manifest:
+    def send(self, number: int = 1) -> Manifest:
         files = self.uploader.send(
             self.source, name="step-7", clock=ManualClock(0.0), announcer=self.announcer
         )
@@ -62,7 +63,7 @@ class World:
             job_id="j",
             lease_id="j-n0-a1",
             epoch=1,
-            number=1,
+            number=number,
             step=7,
             saved_at_s=0.0,
             directory="step-7",
@@ -134,6 +135,52 @@ def test_a_second_save_of_the_same_drain_begins_anew(world: World) -> None:
     near = world.copy.complete(manifest)
     assert near is not None
     assert holds(restore(world.store, manifest, world.target, near=near), manifest)
+
+
+def test_what_is_complete_is_not_touched_by_later_drafts(world: World) -> None:
+    """It is trusted without being read: whoever restores links it."""
+    manifest = world.send()
+    world.follow()
+    near = world.copy.complete(manifest)
+    assert near is not None
+    world.announcer.begin("step-8", scan(world.source), CHUNK)
+    file = next(f for f in scan(world.source) if f.name == "a")
+    for offset in range(0, 16 * CHUNK, CHUNK):
+        world.announcer.sent(file, offset, ChunkRef(sha256="0" * 64, size=CHUNK))
+    assert world.follow() == 1
+    assert world.copy.complete(manifest) is None
+    world.copy.give_up()
+    assert {p: (near.folder / p).read_bytes() for p in FILES} == FILES
+    assert holds(restore(world.store, manifest, world.target, near=near), manifest)
+
+
+def test_a_draft_that_comes_late_is_passed_over(world: World) -> None:
+    manifest = world.send()
+    assert world.copy.look(lambda _: None)
+    assert world.copy.complete(manifest) is not None
+    assert world.follow() == len(world.drafts()) - 1
+    assert world.copy.complete(manifest) is None
+
+
+def test_what_is_near_already_is_not_fetched(world: World) -> None:
+    base = world.send()
+    near = Near(manifest=base, folder=restore(world.store, base, world.target))
+    with (near.folder / "a").open("r+b") as file:  # one chunk of it has suffered since
+        file.seek(3 * CHUNK)
+        file.write(b"x")
+    changed = bytearray(FILES["a"])
+    changed[20 * CHUNK : 21 * CHUNK] = os.urandom(CHUNK)
+    (world.source / "a").write_bytes(changed)
+    world.store.read.clear()
+    world.announcer = Announcer(world.store, job_id="j", epoch=3)
+    world.copy = Copy(world.store, world.target / "near", job_id="j", epoch=3)
+    manifest = world.send(number=2)
+    while world.copy.look(lambda _: None, near):
+        pass
+    found = world.copy.complete(manifest, near=near)
+    assert found is not None
+    assert len(world.store.read) == 2
+    assert holds(restore(world.store, manifest, world.target / "in", near=found), manifest)
 
 
 def test_an_agent_that_was_restarted_goes_on_after_its_own_drafts(world: World) -> None:
