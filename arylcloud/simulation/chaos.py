@@ -21,6 +21,7 @@ from arylcloud.simulation.chaos_job import ChaosJob
 from arylcloud.simulation.chaos_launcher import Home, Tally
 from arylcloud.simulation.chaos_sky import Sky
 from arylcloud.simulation.checker import Violation, check
+from arylcloud.simulation.story import Story
 
 BEGAN_S = 1_000_000.0
 STEP_S = 5.0
@@ -78,6 +79,7 @@ class Chaos:
     homes: list[Disk] = field(default_factory=list)
     skies: list[Sky] = field(default_factory=list)
     all: list[ChaosJob] = field(default_factory=list)
+    _judged: dict[str, tuple[Story, tuple[Violation, ...]]] = field(default_factory=dict)
 
     def run(self) -> Outcome:
         self._begin()
@@ -93,6 +95,8 @@ class Chaos:
             for job in self.all:
                 job.mailbox.outage = job.sky.outage
                 job.step()
+                if job.over:
+                    self._judge(job)
             if (self.clock.at_s - BEGAN_S) % 600 < STEP_S:
                 over = sum(job.over for job in self.all)
                 self.tell(
@@ -153,14 +157,23 @@ class Chaos:
         for sky in self.skies:
             sky.clear = True
 
+    def _judge(self, job: ChaosJob) -> tuple[Story, tuple[Violation, ...]]:
+        """Once it is over: nothing more will come of it."""
+        if job.job_id not in self._judged:
+            story = job.story(2 * STEP_S)
+            self._judged[job.job_id] = (story, check(story))
+            for violation in self._judged[job.job_id][1]:
+                self.tell(str(violation))
+        return self._judged[job.job_id]
+
     def _outcome(self) -> Outcome:
         ended: Counter[str] = Counter()
         counts: Counter[str] = Counter()
         violations: list[Violation] = []
         bill = 0
         for job in self.all:
-            story = job.story(2 * STEP_S)
-            violations += check(story)
+            story, broken = self._judge(job)
+            violations += broken
             state = replay(story.records)
             ended[f"{state.phase} ({state.phase_code})"] += 1
             counts["journal records"] += len(story.records)

@@ -19,6 +19,7 @@ from arylcloud.launcher.fold import replay
 from arylcloud.launcher.holder import take_over
 from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.journal import Journal
+from arylcloud.launcher.listing import Ask, Lists
 from arylcloud.launcher.loop import FATAL, Desire, JobLauncher
 from arylcloud.launcher.observe import Observer
 from arylcloud.launcher.probe import Probe, no_probe
@@ -54,6 +55,19 @@ class Home(Journal):
             self._known.pop(job_id, None)
             self._states.pop(job_id, None)
         return super().catch_up(job_id, mirror, take_over=take_over)
+
+
+class AtOnce(Lists[tuple[Machine, ...]]):
+    """Clouds' lists without their threads: a cloud in memory answers at once."""
+
+    def ask(self, asks: Mapping[str, Ask[tuple[Machine, ...]]]) -> dict[str, tuple[Machine, ...] | Exception]:
+        found: dict[str, tuple[Machine, ...] | Exception] = {}
+        for name, ask in asks.items():
+            try:
+                found[name] = ask.call()
+            except Exception as error:  # noqa: BLE001 - as there: handed to whoever asked
+                found[name] = error
+        return found
 
 
 class Killed(BaseException):
@@ -135,13 +149,15 @@ def build(
         notify=lambda _topic, text: text,
         probe=probe,
     )
+    observer = Observer(
+        store=store, providers=providers, clouds=tuple(providers), clock=clock, calm_every_s=6.0
+    )
+    observer._lists = AtOnce(clock=clock)
     return JobLauncher(
         job_id=job_id,
         journal=journal,
         executor=executor,
-        observer=Observer(
-            store=store, providers=providers, clouds=tuple(providers), clock=clock, calm_every_s=6.0
-        ),
+        observer=observer,
         desire=desire,
         clock=clock,
         timing=timing,
