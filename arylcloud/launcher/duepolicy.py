@@ -148,7 +148,7 @@ def _start(
     until_s = latest_s(state, due, now_s)
     to = due.offer(target) if action == START else None
     slack_h = float(due.worst.slack_h[0])
-    spare = f"{slack_h:.2f} h to spare (p90), a start takes up to {due.view.market.startup_h:.2f} h"
+    spare = f"{_time(slack_h)} to spare (p90), a start takes up to {_time(due.view.market.startup_h)}"
     if to is None:
         gone = sum(due.resting) + int(np.count_nonzero(np.isfinite(due.view.seen.last_h) & ~due.view.seen.up))
         known = f"{min(gone, len(due.zones))} of {len(due.zones)} zones had none"
@@ -157,6 +157,10 @@ def _start(
         return DueStart(to=None, until_s=until_s, why=why)
     forced = bool(must_start(due.worst)[0])
     return DueStart(to=to, until_s=until_s, why=f"{policy.name} policy: {spare}", forced=forced)
+
+
+def _time(hours: float) -> str:
+    return f"{hours:.1f} h" if abs(hours) >= 1.0 else f"{hours * 60:.1f} min"
 
 
 def _move(policy: DeadlinePolicy, due: Due, target: int, to: Offer) -> MoveAdvice:

@@ -122,7 +122,7 @@ def due_of(
     scale_h = state.market_clock.scale / 3600.0
     deadline_h, begun_s = limits.deadline_s / 3600.0, state.market_clock.market_s(state.submitted_at_s)
     tick_h = max(2 * timing.tick_s * scale_h, min(TICK_H, deadline_h / TICKS))
-    startup_h = _startup_h(state, boot_h, unsaved * unit_h)
+    startup_h = max(3 * timing.tick_s * scale_h, _startup_h(state, boot_h, unsaved * unit_h))
     market = Market(
         region=np.array([regions.index(_region(c.offer)) for c in spot], dtype=np.intp),
         egress_usd=egress,

@@ -1,0 +1,39 @@
+"""The real launcher under the default deadline policy, beside the replay of that policy on the same trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from arylcloud.planner.deadline.registry import deadline_policy
+from arylcloud.simulation.deadline.invent import invented
+from arylcloud.simulation.deadline.replay import Job, replay
+from arylcloud.simulation.deadline.sweep import flat_egress, market_of
+from arylcloud.simulation.duelive import DueLive, named
+from arylcloud.simulation.spottraces import grid
+
+STARTS = (2126, 1277)
+WITHIN = 0.15
+"""Of the replay's cost, over the starts together: see docs/backtest.md for what differs."""
+
+
+def test_what_a_backtest_says_is_what_the_launcher_does(tmp_path: Path) -> None:
+    """No deadline is missed that the replay meets, and the cost is the replay's within what ticks, boots and
+    measured times differ."""
+    world = grid(named(invented(2, zones=6, regions=3, days=20)))
+    job = Job(work_h=4.0, deadline_h=7.0)
+    market = market_of(world, startup_h=0.2, egress_usd=flat_egress(3, 0.1))
+    replayed = replay(world, market, deadline_policy("default"), job, np.array(STARTS))
+    assert not replayed.missed.any()
+    usd = 0.0
+    for start in STARTS:
+        folder = tmp_path / str(start)
+        folder.mkdir()
+        lived = DueLive(grid=world, job=job, start=start, folder=folder, step_s=60.0, save_every=5).run()
+        assert not lived.missed
+        assert lived.leaked == 0
+        assert lived.waited_too_long_s <= 120.0
+        usd += lived.usd
+    assert usd <= (1 + WITHIN) * float(replayed.usd.sum())
+    assert usd >= (1 - WITHIN) * float(replayed.usd.sum()), "nor is the world kinder than the trace"
