@@ -96,6 +96,7 @@ def _document(state: JobState, reading: Reading) -> dict[str, Any]:
         "phase": state.phase.value,
         "code": state.phase_code,
         "text": state.phase_text,
+        "until": state.phase_until_s,
         "attempt": state.attempt,
         "progress": {"done": reading.done, "total": reading.total, "unit": reading.unit},
         "leases": [
