@@ -22,6 +22,9 @@ from arylcloud.core.job import (
 from arylcloud.core.pipeline import PipelineSpec
 
 MOST_LAYERS: Final = 128
+MOST_MICROBATCHES: Final = 65_536
+"""They are dealt out one by one whenever an epoch opens."""
+LAYER_S: Final = (1e-6, 1e6)
 _TIMES: Final = re.compile(r"(\d+(?:\.\d+)?)\s*[xX×]\Z")
 
 
@@ -190,6 +193,11 @@ def pipeline_of(section: Section) -> PipelineSpec:
             f"{section.value.what}: pipeline needs layers, machines and microbatches",
             hint="pipeline: {layers: 24, machines: 2, microbatches: 32}",
         )
+    if microbatches > MOST_MICROBATCHES:
+        raise UsageError(
+            f"{section.value.what}: {microbatches} microbatches are more than {MOST_MICROBATCHES}",
+            hint="count those of one step",
+        )
     return PipelineSpec(
         layer_s=_layer_s(layers),
         least_nodes=machines,
@@ -216,6 +224,12 @@ def _layer_s(value: Value) -> tuple[float, ...]:
         )
     if min(found) <= 0:
         raise UsageError(f"{value.what}: a layer's seconds must be more than zero")
+    least, most = LAYER_S
+    if min(found) < least or max(found) > most:
+        raise UsageError(
+            f"{value.what}: a layer takes {least:g} to {most:g} seconds",
+            hint="what counts is their proportion",
+        )
     return tuple(found)
 
 

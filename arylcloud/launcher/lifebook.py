@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import sqlite3
 import threading
@@ -157,7 +158,7 @@ def _load(kept: Path) -> dict[str, _Job]:
         }
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         log.debug("%s is written anew: %s", kept, error)
         return {}
 
@@ -165,10 +166,14 @@ def _load(kept: Path) -> dict[str, _Job]:
 def _life(
     cloud: str, region: str, zone: str | None, kind: str, hours: float, lost: bool, at_s: float
 ) -> Life:
-    return Life(
+    names = all(isinstance(name, str) for name in (cloud, region, kind)) and isinstance(zone, str | None)
+    found = Life(
         cloud=cloud, region=region, zone=zone, instance_type=kind,
         hours=float(hours), lost=bool(lost), at_s=float(at_s),
     )  # fmt: skip
+    if not names or not 0 < found.hours < math.inf or not math.isfinite(found.at_s):
+        raise ValueError(f"{found} is no life")
+    return found
 
 
 def _keep(kept: Path, jobs: Mapping[str, _Job]) -> None:

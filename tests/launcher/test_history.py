@@ -180,11 +180,26 @@ def test_a_job_is_folded_again_only_when_it_has_gone_on(
     assert len(folded) == 4
 
 
+_LIFE = '{"schema_version": 1, "jobs": {"j": [5, "", [["aws", REGION, null, "t", HOURS, true, 0]]]}}'
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[]", '{"schema_version": 9, "jobs": {}}', '{"schema_version": 1, "jobs": {"j": 1}}',
-     '{"schema_version": 1, "jobs": {"j": [5, "", [["aws", "r", null, "t", "x", true, 0]]]}}'],
-)  # fmt: skip
+    [
+        "",
+        "{}",
+        "[]",
+        "[" * 200_000,
+        '{"schema_version": 9, "jobs": {}}',
+        '{"schema_version": 1, "jobs": {"j": 1}}',
+        *(
+            _LIFE.replace("REGION", '"r"').replace("HOURS", bad)
+            for bad in ('"x"', "NaN", "-1", "1" + "0" * 400)
+        ),
+        _LIFE.replace("REGION", "5").replace("HOURS", "1"),
+    ],
+    ids=range(11),
+)
 def test_what_was_kept_may_be_anything(tmp_path: Path, text: str) -> None:
     folders = home(tmp_path)
     write(folders.journal, [begun(), *machine("a", 3.0)])
