@@ -365,9 +365,7 @@ class Home:
         """As a host that fails: everything on it at once, without a word. A machine that is not there
         (any more) is fine."""
         assert instance_id, "no machine is named: nothing of it could be told from others'"
-        for pid in processes.members(instance_id, None):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        assert processes.end_all(instance_id, None, SystemClock(), grace_s=0.0, patience_s=WAIT_S)
 
     def give_notice(self, instance_id: str, notice_s: float = WAIT_S) -> None:
         """The cloud will take a machine in so many seconds; 0: it takes it. Written down as its daemon does

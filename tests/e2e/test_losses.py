@@ -11,6 +11,7 @@ import pytest
 from arylcloud.core.codec import loads
 from arylcloud.core.protocol import AgentPhase, Heartbeat, beat_key
 from arylcloud.launcher.state import Lease
+from arylcloud.providers.local import processes
 from e2e.market import job, market, quiet, spot
 from e2e.support import Home, wait_for
 from e2e.truth import attempts, settled, steps_kept
@@ -30,8 +31,9 @@ def newest(home: Home, job_id: str) -> Lease | None:
 
 
 def booting(home: Home, _: str) -> bool:
-    """Its first process is there."""
-    return bool(home.machine_processes())
+    """It has begun to boot. (Before that it would be booted again, as the same machine.)"""
+    ids = [r["instance"]["instance_id"] for r in home.cloud_records() if r["kind"] == "launch"]
+    return any(processes.was_started(home.cloud / "machines" / one) for one in ids)
 
 
 def saying(phase: AgentPhase) -> Callable[[Home, str], bool]:

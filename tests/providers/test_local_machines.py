@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,6 +177,19 @@ def test_a_number_that_is_used_again_is_nobodys_leader() -> None:
     assert not impostor.names_session
     assert not processes.Leader(pid=me, identity="another-boot:1").names_session
     assert processes.members("i-none", impostor) == []
+
+
+def test_one_that_is_not_seen_for_a_moment_does_not_get_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of an exec a process has no environment to be known by."""
+    child = subprocess.Popen(["sleep", "617"])
+    looks = iter([[], [child.pid], [], []])
+    monkeypatch.setattr(processes, "members", lambda *_: next(looks))
+    try:
+        assert processes.end_all("i-none", None, SystemClock(), grace_s=0.0)
+        assert child.wait(60) == -signal.SIGKILL
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_where_there_is_no_proc_the_tree_is_found_by_ps(tmp_path: Path) -> None:
