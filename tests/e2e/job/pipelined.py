@@ -4,20 +4,25 @@ A layer is a chain of digests, one link a step, so that one which was kept, fetc
 Every rank saves the layers that it holds (a sharded checkpoint), and begins by reading its own of the last.
 
 E2E_STEP_S  E2E_SAVE_EVERY  how long a step takes, how often it saves
-E2E_LOG     gets one line of JSON per start and save
+E2E_HOLD    not beyond so many steps until ``go``, beside the log, names a greater number
+E2E_LOG     gets one line of JSON per start
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import time
+from pathlib import Path
 
 from arylcloud import training as aryl
 
 STEP_S = float(os.environ["E2E_STEP_S"])
 SAVE_EVERY = int(os.environ["E2E_SAVE_EVERY"])
+HOLD = int(os.environ["E2E_HOLD"])
+GO = Path(os.environ["E2E_LOG"]).with_name("go")
 
 
 def link(layer: int, step: int, state: str) -> str:
@@ -28,6 +33,18 @@ def say(**what: object) -> None:
     opened = os.open(os.environ["E2E_LOG"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.write(opened, f"{json.dumps(what)}\n".encode())
     os.close(opened)
+
+
+def may_go_on(step: int) -> bool:
+    """Waits for the test's leave to go beyond ``step``; False = asked to stop."""
+    while not aryl.should_stop():
+        allowed = HOLD
+        with contextlib.suppress(FileNotFoundError):
+            allowed = max(allowed, int(GO.read_text()))
+        if step < allowed:
+            return True
+        time.sleep(0.02)
+    return False
 
 
 def main() -> None:
@@ -55,7 +72,7 @@ def main() -> None:
         holders=[mine.holders(layer) for layer in layers],
         state=state,
     )
-    while not aryl.should_stop():
+    while may_go_on(step):
         time.sleep(STEP_S)
         step += 1
         state = {layer: link(layer, step, was) for layer, was in state.items()}
