@@ -288,7 +288,7 @@ def _measured(
             took_s += ran.stopped_at_s - ran.started_at_s
         elif beat is not None and beat.step is not None and beat.epoch == epoch.number:
             steps += max(0, beat.step - ran.first_step)
-            took_s += now_s - ran.began_at_s
+            took_s += now_s - ran.began_at_s - (beat.step_age_s or 0.0)  # one that hangs is not slow
     there = next((c for c in able if c.offer.instance_type == kind), None)
     if there is None or steps < LEAST_STEPS or took_s < LEAST_S:
         return None

@@ -1,4 +1,5 @@
-"""A deadline while the job runs: on demand in time, and said early where it cannot be kept."""
+"""A deadline while the job runs: on demand in time, and said early where it cannot be kept. By the launcher's
+own rules: what a policy makes of it is in test_duepolicy."""
 
 from __future__ import annotations
 
@@ -99,6 +100,7 @@ def planned(folder: Path, deadline_s: float) -> Planned:
         work=Work(amount=1000.0, unit="steps"),
         constraints=Constraints(deadline_s=deadline_s),
         migrate=MigrateSpec(at_most_every_s=1e9),
+        policy="off",
         notify="https://example.com/…",
     )
     h = Planned(folder, spec=job)
