@@ -15,13 +15,13 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from arylcloud.core.errors import IntegrityError, UsageError
 
 CHUNK_BYTES = 8 << 20
+PIECE_BYTES = 128 << 10
 MAX_CHUNK_BYTES = 64 << 20
 """What a reader accepts; writers may change ``CHUNK_BYTES`` below it."""
 
@@ -81,7 +81,7 @@ def scan(directory: Path) -> tuple[SourceFile, ...]:
 
 def read_span(file: SourceFile, offset: int, length: int) -> bytes:
     """Bytes [offset, offset + length); IntegrityError if the file is no longer the one that was seen."""
-    handle = _opened(file)
+    handle = opened(file)
     try:
         data = os.pread(handle, length, offset)
         while 0 < len(data) < length:
@@ -96,47 +96,30 @@ def read_span(file: SourceFile, offset: int, length: int) -> bytes:
     return data
 
 
-def read_span_into(file: SourceFile, offset: int, into: memoryview) -> None:
-    """``read_span`` of as many bytes as ``into`` has."""
-    handle = _opened(file)
-    try:
-        if not read_into(handle, offset, into):
-            raise changed(file.name)
-    finally:
-        os.close(handle)
-
-
-def read_into(handle: int, offset: int, into: memoryview) -> bool:
-    """From ``offset`` on; False: the file ends before ``into`` is full. Raises OSError."""
-    done = 0
-    while done < len(into):
-        count = os.preadv(handle, [into[done:]], offset + done)
+def pieces_of(handle: int, offset: int, length: int) -> Iterator[memoryview]:
+    """These bytes of an open file, or as many as it has, piece by piece; each is good until the next is asked
+    for. Pieces stay in a core's cache: what is hashed and written on costs half of what whole chunks do.
+    Raises OSError."""
+    buffer = memoryview(bytearray(PIECE_BYTES))
+    end = offset + length
+    while offset < end:
+        count = os.preadv(handle, [buffer[: min(PIECE_BYTES, end - offset)]], offset)
         if not count:
-            return False
-        done += count
-    return True
+            return
+        yield buffer[:count]
+        offset += count
 
 
-class Buffers:
-    """Memory for chunks, used again: on some machines a fresh page costs more than what is copied into it."""
-
-    def __init__(self) -> None:
-        self._free: list[bytearray] = []
-
-    @contextmanager
-    def take(self, size: int) -> Iterator[memoryview]:
-        """``size`` bytes of whatever; nobody else's until the block ends. From any thread."""
-        try:
-            buffer = self._free.pop()
-        except IndexError:
-            buffer = bytearray(size)
-        if len(buffer) < size:
-            buffer = bytearray(size)
-        yield memoryview(buffer)[:size]
-        self._free.append(buffer)  # after an error it is left to whoever may still hold it
+def write_all(handle: int, offset: int, data: bytes | memoryview) -> None:
+    """At ``offset`` of an open file. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(handle, view, offset)
+        view, offset = view[written:], offset + written
 
 
-def _opened(file: SourceFile) -> int:
+def opened(file: SourceFile) -> int:
+    """A handle; IntegrityError if the file is no longer the one that was seen, OSError."""
     handle = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
     if file.same(_described(file.path, file.name, os.fstat(handle))):
         return handle

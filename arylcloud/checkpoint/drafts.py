@@ -18,10 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from arylcloud.checkpoint.chunks import MAX_CHUNK_BYTES, Buffers, SourceFile, spans, storable
+from arylcloud.checkpoint.chunks import MAX_CHUNK_BYTES, SourceFile, spans, storable
 from arylcloud.checkpoint.manifest import MAX_FILES, storable_folder
 from arylcloud.checkpoint.restore import THREADS, Near, fetch, local_chunk, offsets, parallel, write_at
-from arylcloud.checkpoint.store import Buffer
 from arylcloud.core.codec import dumps, loads
 from arylcloud.core.errors import IntegrityError, StoreError
 from arylcloud.core.ports import ObjectStore
@@ -126,7 +125,6 @@ class Copy:
         self._directory = ""
         self._files: tuple[DraftFile, ...] = ()
         self._chunk_bytes = 0
-        self._buffers = Buffers()
         self._have: dict[tuple[str, int], ChunkRef] = {}
         self.begun_s = time.monotonic()
         """When the oldest of what it has was verified, or before."""
@@ -224,17 +222,15 @@ class Copy:
         assert self._root is not None
         path = self._root / self._directory / at[0]
 
-        def write(data: Buffer) -> None:
-            self._have.pop(at, None)  # cut off half-way, it is neither
-            write_at(path, at[1], data)
-            self._have[at] = chunk
-
+        self._have.pop(at, None)  # cut off half-way, it is neither
+        data = None
         if self._near is not None and self._known.get(at) == chunk:
             data = local_chunk(self._near.folder / at[0], at[1], chunk)
-            if data is not None:
-                write(data)
-                return
-        fetch(self._store, chunk, self._buffers, write)
+        if data is not None:
+            write_at(path, at[1], data)
+        else:
+            fetch(self._store, chunk, path, at[1])
+        self._have[at] = chunk
 
     def _begin(self, draft: Draft, files: tuple[DraftFile, ...], key: str) -> None:
         directory = draft.directory

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from arylcloud.checkpoint.chunks import Buffers, read_into, sha256
+from arylcloud.checkpoint.chunks import pieces_of, sha256, write_all
 from arylcloud.checkpoint.manifest import list_manifests, next_number, read_manifest
 from arylcloud.checkpoint.store import Buffer, LocalStoreError, local_file, map_error, view
 from arylcloud.core.errors import IntegrityError
@@ -138,7 +138,7 @@ def _fill(
 ) -> None:
     root = temporary / "new"
     root.mkdir()
-    pieces: list[_Piece] = []
+    wanted: list[_Piece] = []
     needed = manifest.total_bytes
     known = {} if near is None else {file.path: file for file in near.manifest.files}
     for file in manifest.files:
@@ -160,13 +160,11 @@ def _fill(
         offset = 0
         for chunk in file.chunks:
             nearby = near.folder / file.path if near is not None and had.get(offset) == chunk else None
-            pieces.append(
+            wanted.append(
                 _Piece(path, offset, chunk, linked=linked, near=None if linked else nearby, present=here)
             )
             offset += chunk.size
     _room(temporary.parent, needed)
-
-    buffers = Buffers()
 
     def write(piece: _Piece) -> None:
         if not (piece.linked and local_chunk(piece.path, piece.offset, piece.chunk) is not None):
@@ -179,12 +177,11 @@ def _fill(
             if data is not None:
                 write_at(piece.path, piece.offset, data)
             else:
-                put = partial(write_at, piece.path, piece.offset)
-                fetch(store, piece.chunk, buffers, put)
+                fetch(store, piece.chunk, piece.path, piece.offset)
         if progress is not None:
             progress(piece.chunk.size)
 
-    parallel(write, pieces, threads)
+    parallel(write, wanted, threads)
     for file in manifest.files:
         (root / file.path).chmod(file.mode)
     # older than the rename to come: a folder whose ctime is newer than its mtime was renamed into
@@ -226,10 +223,7 @@ def _part_ways(path: Path) -> None:
 def write_at(path: Path, offset: int, data: Buffer) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        view = memoryview(data)
-        while view:
-            written = os.pwrite(handle, view, offset)
-            view, offset = view[written:], offset + written
+        write_all(handle, offset, data)
     finally:
         os.close(handle)
 
@@ -258,34 +252,50 @@ def local_chunk(path: Path, offset: int, chunk: ChunkRef) -> bytes | None:
     return data if _sound(data, chunk) else None
 
 
-def fetch(store: ObjectStore, chunk: ChunkRef, buffers: Buffers, write: Callable[[Buffer], None]) -> None:
-    """The chunk from the store, verified, to ``write``. Raises IntegrityError (missing, damaged), StoreError,
-    and what ``write`` raises."""
+def fetch(store: ObjectStore, chunk: ChunkRef, path: Path, offset: int) -> None:
+    """The chunk from the store to its place in the file ``path``: verified, when this returns; until then,
+    and after an error, anything may lie there. Raises IntegrityError (missing, damaged), StoreError, OSError.
+    """
     key = chunk_key(chunk.sha256)
-    path = local_file(store, key)
-    if path is not None:
-        with buffers.take(chunk.size) as into:
-            if _read_whole(path, into) and sha256(into) == chunk.sha256:
-                write(into)
-                return
+    source = local_file(store, key)
+    if source is not None and _copied(source, chunk, path, offset):
+        return
     # not here, or not as it should be: what is wrong with it, the store itself says
     data = view(store, key)
     if data is None:
         raise IntegrityError(f"{key} is missing", code="missing")
     if not _sound(data, chunk):
         raise IntegrityError(f"{key} is damaged: its digest does not hold", code="digest")
-    write(data)
+    write_at(path, offset, data)
 
 
-def _read_whole(path: Path, into: memoryview) -> bool:
+def _copied(source: Path, chunk: ChunkRef, path: Path, offset: int) -> bool:
+    """False: ``source`` cannot be read, or is not this chunk. Raises OSError for ``path``."""
+    target = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.fstat(handle).st_size == len(into) and read_into(handle, 0, into)
-        finally:
-            os.close(handle)
+        digest, end = hashlib.sha256(), offset
+        for piece in _readable(source, chunk.size):
+            digest.update(piece)
+            write_all(target, end, piece)
+            end += len(piece)
+    finally:
+        os.close(target)
+    return end - offset == chunk.size and digest.hexdigest() == chunk.sha256
+
+
+def _readable(source: Path, size: int) -> Iterator[memoryview]:
+    """Its pieces, as far as it can be read; none if it has another size."""
+    try:
+        handle = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return False
+        return
+    try:
+        if os.fstat(handle).st_size == size:
+            yield from pieces_of(handle, 0, size)
+    except OSError:  # a generator hears nothing of what its reader meets
+        return
+    finally:
+        os.close(handle)
 
 
 def _sound(data: Buffer, chunk: ChunkRef) -> bool:

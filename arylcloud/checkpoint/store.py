@@ -123,9 +123,12 @@ def local_file(store: ObjectStore, key: str) -> Path | None:
     return store.folder / checked_key(key)
 
 
-def put_view(store: ObjectStore, key: str, data: memoryview) -> None:
-    """``store.put``, for a folder of this host: there, nobody holds ``data`` when this returns."""
-    store.put(key, data)  # type: ignore[arg-type]
+def folder_under(store: ObjectStore) -> Path | None:
+    """The folder that ``store`` is, or is a part of, if it can be written without the store's help: it is on
+    this host, and nothing is to be synced."""
+    if isinstance(store, PrefixedStore):
+        return folder_under(store.base)
+    return store.folder if isinstance(store, ObstoreStore) and not store.durable else None
 
 
 def sub(store: ObjectStore, prefix: str) -> ObjectStore:
@@ -179,7 +182,7 @@ class ObstoreStore:
         self._uri = uri
         self._client = client
         self.folder = folder
-        self._durable = durable and folder is not None
+        self.durable = durable and folder is not None
         self._absent_s: dict[str, float] = {}
         """Key → when a list did not have it (monotonic)."""
 
@@ -205,7 +208,7 @@ class ObstoreStore:
             return False
         except Exception as error:
             raise self._mapped(error, "write", key) from error
-        if self._durable:
+        if self.durable:
             self._sync(key)
         return True
 

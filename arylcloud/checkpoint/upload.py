@@ -11,26 +11,24 @@ sound, a repair if it had been damaged at rest. That is also what makes pruning 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 from arylcloud.checkpoint.chunks import (
     CHUNK_BYTES,
-    Buffers,
     SourceFile,
     changed,
     read_span,
-    read_span_into,
     scan,
     sha256,
     spans,
 )
 from arylcloud.checkpoint.drafts import Announcer
+from arylcloud.checkpoint.incoming import Incoming
 from arylcloud.checkpoint.manifest import listed_manifests, manifest_bytes, seal, storable_folder
 from arylcloud.checkpoint.retention import GRACE_S, SETTLE_S
-from arylcloud.checkpoint.store import Buffer, local_file, put_view, unreadable
+from arylcloud.checkpoint.store import unreadable
 from arylcloud.checkpoint.storetime import store_now_s
 from arylcloud.core.clock import Clock
 from arylcloud.core.errors import ConflictError, UsageError
@@ -283,8 +281,9 @@ class _Work:
     ) -> None:
         self._store = store
         self._announcer = announcer
-        self._buffers = Buffers()
-        self._local = local_file(store, chunk_key("0" * 64)) is not None
+        self._incoming = Incoming.of(store)
+        self._unchanged = False
+        """The last chunk was there already: the next one is looked at before it is written."""
         self._done = present
         self._progress = progress
         self._lock = threading.Lock()
@@ -297,15 +296,15 @@ class _Work:
         """Digests of those that this upload wrote."""
 
     def chunk(self, file: SourceFile, offset: int, length: int) -> ChunkRef:
-        with self._bytes(file, offset, length) as data:
-            digest = sha256(data)
-            with self._lock:
-                known = digest in self._done
-                self._done.add(digest)  # the same chunk twice in one checkpoint travels once
-                self.sources.setdefault(digest, (file, offset, length))
-                if not known:
-                    self.written.add(digest)
-            if not known:
+        if self._incoming is not None and not self._unchanged:
+            digest, kept = self._incoming.bring(
+                file, offset, length, lambda digest: self._new(digest, file, offset, length)
+            )
+            if kept:
+                self._written(digest, length)
+        else:
+            digest, data = _read(file, offset, length)
+            if self._new(digest, file, offset, length):
                 self._write(digest, data)
         if self._progress is not None:
             self._progress(length)
@@ -315,37 +314,35 @@ class _Work:
         return chunk
 
     def put(self, file: SourceFile, offset: int, length: int) -> None:
-        with self._bytes(file, offset, length) as data:
-            self._write(sha256(data), data)
+        self._write(*_read(file, offset, length))
 
-    @contextmanager
-    def _bytes(self, file: SourceFile, offset: int, length: int) -> Iterator[Buffer]:
-        if not self._local:  # a connection may hold what it sends for longer than ``put`` takes
-            with _readable(file):
-                found = read_span(file, offset, length)
-            yield found
-            return
-        with self._buffers.take(length) as into:
-            with _readable(file):
-                read_span_into(file, offset, into)
-            yield into
-
-    def _write(self, digest: str, data: Buffer) -> None:
-        key = chunk_key(digest)
-        if isinstance(data, memoryview):
-            put_view(self._store, key, data)
-        else:
-            self._store.put(key, data)
+    def _new(self, digest: str, file: SourceFile, offset: int, length: int) -> bool:
+        """Is it to be written, by whoever asks first?"""
         with self._lock:
-            self.uploaded_bytes += len(data)
-            self.sent[digest] = len(data)
+            known = digest in self._done
+            self._done.add(digest)  # the same chunk twice in one checkpoint travels once
+            self.sources.setdefault(digest, (file, offset, length))
+            if not known:
+                self.written.add(digest)
+            self._unchanged = known
+            return not known
+
+    def _write(self, digest: str, data: bytes) -> None:
+        self._store.put(chunk_key(digest), data)
+        self._written(digest, len(data))
+
+    def _written(self, digest: str, size: int) -> None:
+        with self._lock:
+            self.uploaded_bytes += size
+            self.sent[digest] = size
 
 
-@contextmanager
-def _readable(file: SourceFile) -> Iterator[None]:
+def _read(file: SourceFile, offset: int, length: int) -> tuple[str, bytes]:
+    """(sha256, bytes)."""
     try:
-        yield
+        data = read_span(file, offset, length)
     except FileNotFoundError as error:
         raise changed(file.name) from error
     except OSError as error:
         raise unreadable(error, f"cannot read {file.path}") from error
+    return sha256(data), data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import shutil
@@ -16,7 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arylcloud.checkpoint.chunks import sha256, spans
+from arylcloud.checkpoint.chunks import sha256, spans, write_all
+from arylcloud.checkpoint.keys import is_temporary
 from arylcloud.checkpoint.manifest import check_files, manifest_bytes, parse_manifest, seal
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.restore import Near, holds, list_manifests, next_number, read_manifest, restore
@@ -159,8 +161,7 @@ def test_unchanged_chunks_travel_once_and_equal_ones_once(tmp_path: Path) -> Non
     assert len(store.written) == 1
 
 
-def test_memory_that_is_used_again_mixes_no_chunks(tmp_path: Path) -> None:
-    """Chunks of a store on this host share a few buffers, of whatever size."""
+def test_chunks_side_by_side_do_not_mix(tmp_path: Path) -> None:
     store = sub(open_store(file_uri(tmp_path / "store")), "jobs/j")
     source = make(tmp_path / "step-1", {f"f{n}": os.urandom(n * 7 + 1) for n in range(150)})
     made = commit(Uploader(store, chunk_bytes=CHUNK), source)
@@ -168,6 +169,56 @@ def test_memory_that_is_used_again_mixes_no_chunks(tmp_path: Path) -> None:
     assert len(chunks) > 500
     assert all(key.endswith(sha256(store.get(key) or b"")) for key in chunks)
     assert contents(restore(store, made, tmp_path / "in")) == contents(source)
+
+
+def test_what_is_written_straight_into_a_folder_leaves_nothing_else(tmp_path: Path) -> None:
+    store = open_store(file_uri(tmp_path / "store"))
+    uploader = Uploader(store, chunk_bytes=CHUNK)
+    source = make(tmp_path / "step-1", {"w": os.urandom(40 * CHUNK), "same": b"s" * CHUNK * 5})
+    first = commit(uploader, source, 1)
+    (source / "w").write_bytes(os.urandom(3 * CHUNK) + (source / "w").read_bytes()[3 * CHUNK :])
+    before = uploader.uploaded_bytes
+    second = commit(uploader, source, 2)
+    assert uploader.uploaded_bytes - before == 3 * CHUNK
+    named = {chunk_key(c.sha256) for made in (first, second) for f in made.files for c in f.chunks}
+    there = {p.relative_to(tmp_path / "store").as_posix() for p in (tmp_path / "store/ckpt").rglob("*")}
+    assert {name for name in there if (tmp_path / "store" / name).is_file()} == named | {
+        first.key,
+        second.key,
+    }
+    assert contents(restore(store, second, tmp_path / "in")) == contents(source)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
+def test_a_folder_that_takes_no_more_is_the_stores_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    store = open_store(file_uri(tmp_path / "store"))
+    source = make(tmp_path / "step-1", {"w": os.urandom(40 * CHUNK)})
+    real, count = write_all, itertools.count()
+
+    def full(handle: int, offset: int, data: bytes | memoryview) -> None:
+        if next(count) == 20:
+            raise OSError(number, os.strerror(number))
+        real(handle, offset, data)
+
+    monkeypatch.setattr("arylcloud.checkpoint.incoming.write_all", full)
+    uploader = Uploader(store, chunk_bytes=CHUNK)
+    with pytest.raises(StoreError):
+        commit(uploader, source)
+    assert not list_manifests(store)
+    assert not [p for p in (tmp_path / "store").rglob("*") if is_temporary(p.name)]
+    assert contents(restore(store, commit(uploader, source), tmp_path / "in")) == contents(source)
+
+
+def test_a_folder_that_is_gone_is_not_written_again(tmp_path: Path) -> None:
+    """A disk that was unmounted: what is under it is not the store."""
+    store = sub(open_store(file_uri(tmp_path / "store")), "j")
+    source = make(tmp_path / "step-1", {"w": b"x"})
+    (tmp_path / "store").rename(tmp_path / "away")
+    with pytest.raises(StoreError):
+        commit(Uploader(store), source)
+    assert not (tmp_path / "store").exists()
 
 
 def test_where_an_object_of_a_folder_lies(tmp_path: Path) -> None:

@@ -1,0 +1,112 @@
+"""Chunks straight into a store that is a folder of this host: read, hashed and written in one pass.
+
+By way of the store's client a chunk is read, hashed and written as a whole, each time from memory; in pieces
+that stay in a core's cache it costs two thirds of that. What the store promises holds: a chunk appears under
+its name whole or not at all (written as ``incoming#<n>``, then renamed), and what a killed writer leaves is
+never listed (``store.sweep_partials`` removes it).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from arylcloud.checkpoint.chunks import SourceFile, changed, opened, pieces_of, write_all
+from arylcloud.checkpoint.store import folder_under, local_file, map_error, unreadable
+from arylcloud.core.errors import StoreError
+from arylcloud.core.ports import ObjectStore
+from arylcloud.core.protocol import CHUNKS_PREFIX, chunk_key
+
+_T = TypeVar("_T")
+
+
+class Incoming:
+    """Safe to share between threads."""
+
+    def __init__(self, store: ObjectStore, folder: Path, way: Path) -> None:
+        self._store = store
+        self._folder = folder
+        self._way = way
+
+    @classmethod
+    def of(cls, store: ObjectStore) -> Incoming | None:
+        """None: this store takes chunks by ``put`` only."""
+        folder, way = folder_under(store), local_file(store, CHUNKS_PREFIX + "incoming")
+        return None if folder is None or way is None else cls(store, folder, way)
+
+    def bring(
+        self, file: SourceFile, offset: int, length: int, wanted: Callable[[str], bool]
+    ) -> tuple[str, bool]:
+        """Digest of this part of ``file``, and what ``wanted`` says of it: True = it is in the store now.
+        Raises IntegrityError if the file is no longer the one that was seen, StoreError."""
+        digest = hashlib.sha256()
+        source = _reading(file, lambda: opened(file))
+        temporary: Path | None = None
+        try:
+            temporary = self._way.with_name(f"{self._way.name}#{secrets.randbits(62)}")
+            target = self._open(temporary)
+            try:
+                pieces, done = pieces_of(source, offset, length), 0
+                while (piece := _reading(file, lambda: next(pieces, None))) is not None:
+                    digest.update(piece)
+                    try:
+                        write_all(target, done, piece)
+                    except OSError as error:
+                        raise self._failed(error) from error
+                    done += len(piece)
+            finally:
+                self._close(target)
+            if done != length:
+                raise changed(file.name)
+            name = digest.hexdigest()
+            if not wanted(name):
+                return name, False
+            self._keep(temporary, name)
+            temporary = None
+            return name, True
+        finally:
+            os.close(source)
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
+
+    def _open(self, path: Path) -> int:
+        if not self._folder.is_dir():  # a disk that has been unmounted is away, not empty
+            raise StoreError(f"there is no object store at {self._store.uri} any more", hint="check the disk")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _close(self, target: int) -> None:
+        try:
+            os.close(target)
+        except OSError as error:  # a network's file system says only now that it is full
+            raise self._failed(error) from error
+
+    def _keep(self, temporary: Path, digest: str) -> None:
+        final = local_file(self._store, chunk_key(digest))
+        assert final is not None
+        try:
+            final.parent.mkdir(exist_ok=True)
+            temporary.replace(final)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> Exception:
+        return map_error(error, f"cannot write a chunk in {self._store.uri}")
+
+
+def _reading(file: SourceFile, work: Callable[[], _T]) -> _T:
+    try:
+        return work()
+    except FileNotFoundError as error:
+        raise changed(file.name) from error
+    except OSError as error:
+        raise unreadable(error, f"cannot read {file.path}") from error
