@@ -12,17 +12,14 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 from arylcloud.checkpoint.chunks import SourceFile, changed, opened, pieces_of, write_all
 from arylcloud.checkpoint.store import folder_under, local_file, map_error, unreadable
 from arylcloud.core.errors import StoreError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import CHUNKS_PREFIX, chunk_key
-
-_T = TypeVar("_T")
 
 
 class Incoming:
@@ -45,20 +42,22 @@ class Incoming:
         """Digest of this part of ``file``, and what ``wanted`` says of it: True = it is in the store now.
         Raises IntegrityError if the file is no longer the one that was seen, StoreError."""
         digest = hashlib.sha256()
-        source = _reading(file, lambda: opened(file))
+        with _reading(file):
+            source = opened(file)
         temporary: Path | None = None
         try:
             temporary = self._way.with_name(f"{self._way.name}#{secrets.randbits(62)}")
             target = self._open(temporary)
             try:
-                pieces, done = pieces_of(source, offset, length), 0
-                while (piece := _reading(file, lambda: next(pieces, None))) is not None:
-                    digest.update(piece)
-                    try:
-                        write_all(target, done, piece)
-                    except OSError as error:
-                        raise self._failed(error) from error
-                    done += len(piece)
+                done = 0
+                with _reading(file):
+                    for piece in pieces_of(source, offset, length):
+                        digest.update(piece)
+                        try:
+                            write_all(target, done, piece)
+                        except OSError as error:
+                            raise self._failed(error) from error
+                        done += len(piece)
             finally:
                 self._close(target)
             if done != length:
@@ -103,9 +102,10 @@ class Incoming:
         return map_error(error, f"cannot write a chunk in {self._store.uri}")
 
 
-def _reading(file: SourceFile, work: Callable[[], _T]) -> _T:
+@contextlib.contextmanager
+def _reading(file: SourceFile) -> Iterator[None]:
     try:
-        return work()
+        yield
     except FileNotFoundError as error:
         raise changed(file.name) from error
     except OSError as error:
