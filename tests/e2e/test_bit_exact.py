@@ -30,6 +30,7 @@ def test_a_notice_repeats_no_step_and_a_loss_few(new_home: NewHome) -> None:
     wait_for(lambda: home.state(job_id).checkpoints[-1].step == 200, "its last checkpoint")
     wait_for(lambda: attempts(home)[-1].last == 230, "what will be lost")
     home.give_notice(home.state(job_id).open_leases[-1].instance_id or "", 0)
+    wait_for(lambda: len(attempts(home)) == 3, "the third attempt")  # until it is gone, the second one holds
     home.go()
     assert child.wait() == 0, child.err[-3000:]
     settled(home, job_id)
