@@ -23,6 +23,9 @@ from arylcloud.core.protocol_parts import Part, PartCall, part_call_key, part_ke
 
 SILENT_S = 10.0
 """A rank whose heartbeat has stood still for so long will send no part."""
+MUTE_S = 5.0
+"""If this machine's own heartbeat in the store has stood still for so long, nobody can write there: that of
+others says nothing. (Above the pause between two heartbeats on a bucket.)"""
 PATIENT_S = 300.0
 """So long a silent rank's part of a *finished* command's last step is waited for: it may be cut off for a
 while, and what it has is all that is left to be had."""
@@ -135,6 +138,9 @@ class Gathering:
         self._read_parts()
         if self.hopeless is None and self.missing and now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
+            if self._mute(now_s) and self.waited_s < PATIENT_S:
+                self._beats.clear()
+                return
             limit_s = PATIENT_S if patient and not self._gone_on() else SILENT_S
             lost = [rank for rank in self.missing if self._over(rank) or self._silent(rank, now_s, limit_s)]
             if lost:
@@ -165,6 +171,11 @@ class Gathering:
 
     def _over(self, rank: int) -> bool:
         return self.store.get(end_key(self.gang.epoch, rank)) is not None
+
+    def _mute(self, now_s: float) -> bool:
+        """Whether the store takes no heartbeats at present: not this machine's own either."""
+        own = self.store.get(beat_key(self.gang.leases[0]))
+        return own is not None and self._silent(0, now_s, MUTE_S)
 
     def _gone_on(self) -> bool:
         """There is a newer epoch: whoever opened it knows of the silence, and has not waited."""

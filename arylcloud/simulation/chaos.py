@@ -95,7 +95,7 @@ class Chaos:
             for job in self.all:
                 job.mailbox.outage = job.sky.outage
                 job.step()
-                if job.over:
+                if job.over and not any(w.alive_of(job.job_id) for w in job.sky.worlds.values()):
                     self._judge(job)
             if (self.clock.at_s - BEGAN_S) % 600 < STEP_S:
                 over = sum(job.over for job in self.all)

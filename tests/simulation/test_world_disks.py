@@ -198,6 +198,24 @@ def test_the_last_parts_of_a_finished_command_are_waited_for(tmp_path: Path, out
     assert place.beat().phase is mail.AgentPhase.EXITED
 
 
+@pytest.mark.parametrize("outage", ["the store is full", "the store is read-only"])
+def test_a_store_that_takes_nothing_makes_no_rank_silent(tmp_path: Path, outage: str) -> None:
+    """It answers reads: all heartbeats stand still, rank 0's own, too."""
+    place = Place(tmp_path, shards=True)
+    place.open(place.buy(), place.buy())
+    place.tick(15)
+    place.agents.stop_takes_s[place.machines[1].instance_id] = 6.0
+    place.open()
+    place.tick(2)
+    assert place.beat().phase is mail.AgentPhase.SAVING
+    place.mailbox.outage = outage
+    place.tick(8)
+    place.mailbox.outage = None
+    place.tick(4)
+    assert place.committed == [10, place.step]
+    assert place.beat().phase is mail.AgentPhase.DRAINED
+
+
 def test_they_are_not_waited_for_where_the_job_goes_on_without(tmp_path: Path) -> None:
     place = Place(tmp_path, shards=True)
     place.agents.total_steps = 14
