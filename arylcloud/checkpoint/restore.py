@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -231,8 +231,20 @@ def write_at(path: Path, offset: int, data: Buffer) -> None:
 def parallel(work: Callable[[_T], _R], items: Iterable[_T], threads: int) -> list[_R]:
     """What ``work`` made of each; the first error ends all that have not begun."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix="restore")
+    failed = threading.Event()
+
+    def unless_failed(item: _T) -> _R:
+        if failed.is_set():  # our own thread may not have heard of it yet
+            raise CancelledError
+        try:
+            return work(item)
+        except BaseException:
+            failed.set()
+            raise
+
     try:
-        return [future.result() for future in [pool.submit(work, item) for item in items]]
+        # in order of their begin: whatever was spared, the error comes before it
+        return [future.result() for future in [pool.submit(unless_failed, item) for item in items]]
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -21,7 +21,15 @@ from arylcloud.checkpoint.chunks import sha256, spans, write_all
 from arylcloud.checkpoint.keys import is_temporary
 from arylcloud.checkpoint.manifest import check_files, manifest_bytes, parse_manifest, seal
 from arylcloud.checkpoint.memory import MemoryStore
-from arylcloud.checkpoint.restore import Near, holds, list_manifests, next_number, read_manifest, restore
+from arylcloud.checkpoint.restore import (
+    Near,
+    holds,
+    list_manifests,
+    next_number,
+    parallel,
+    read_manifest,
+    restore,
+)
 from arylcloud.checkpoint.store import file_uri, local_file, open_store, sub
 from arylcloud.checkpoint.upload import Uploader
 from arylcloud.core.clock import ManualClock
@@ -770,3 +778,16 @@ def test_a_restore_over_a_store_that_fails_leaves_the_old_one(tmp_path: Path) ->
     with pytest.raises(ArylError):
         restore(store, new, target)
     assert (target / "step-1/w").read_bytes() == b"old"
+
+
+def test_after_the_first_error_nothing_begins() -> None:
+    """However busy the machine: not when the thread that waits has heard of it, but at once."""
+    begun: list[int] = []
+
+    def work(item: int) -> None:
+        begun.append(item)
+        raise IntegrityError(f"{item}")
+
+    with pytest.raises(IntegrityError):
+        parallel(work, range(5000), 4)
+    assert len(begun) <= 4
