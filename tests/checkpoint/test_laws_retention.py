@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,6 +99,8 @@ def test_none_is_older_than_the_newest_manifest() -> None:
 def test_slow_commits_lengthen_the_grace() -> None:
     slow = manifest(3, C, took_s=100.0)
     assert plan([slow], {A: 299.0, D: 301.0}).chunks == keys(D), "three times what the slowest took"
+    later = replace(slow, saved_at_s=5000.0, committed_at_s=5100.0)
+    assert plan([later], {A: 299.0, D: 301.0}).chunks == keys(D), "by the length, not by the hour"
     quick = manifest(3, C, took_s=10.0)
     assert plan([quick], {A: 99.0, D: 101.0}).chunks == keys(D), "never less than the grace"
 
