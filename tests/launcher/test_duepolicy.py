@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from arylcloud.cli.jobfile import load_job
 from arylcloud.core import events as ev
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.codec import decode, encode
+from arylcloud.core.errors import UsageError
 from arylcloud.core.job import Constraints, InlineRate, JobSpec, ProfileRef, Work
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.phases import JobPhase
@@ -225,6 +227,19 @@ def test_a_policy_by_name_and_old_journals_without_one() -> None:
     changed = encode(ev.JobPhaseChanged(phase=JobPhase.WAITING, code="x", text="y"))
     del changed["until_s"]
     assert decode(ev.JobPhaseChanged, changed).until_s is None
+
+
+def test_the_job_file_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+
+    def read(text: str) -> str | None:
+        path.write_text(f"run: x\naryl: {{deadline: 2h, policy: {text}}}\n")
+        return load_job(path, environ={})[0].policy
+
+    assert [read("greedy"), read("off"), read("null")] == ["greedy", "off", None]
+    for wrong in ("uniform_progress_free_sight", "optimum", "true"):
+        with pytest.raises(UsageError, match="no policy for a job with a deadline"):
+            read(wrong)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
