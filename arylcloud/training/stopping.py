@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import signal
 import time
@@ -20,9 +21,12 @@ class _Asked:
 def install(*signals: signal.Signals) -> None:
     """From now on ``signals`` (default SIGTERM and SIGUSR1) only set what ``should_stop`` tells; the
     script finishes its step, saves and exits 0. Main thread only (else ValueError, as
-    ``signal.signal`` has it)."""
-    for number in signals or (signal.SIGTERM, signal.SIGUSR1):
+    ``signal.signal`` has it). Once the script is over they are ignored: an interpreter that closes puts
+    every handler back, and a signal at that moment would make a failure of a script that ended well."""
+    numbers = signals or (signal.SIGTERM, signal.SIGUSR1)
+    for number in numbers:
         signal.signal(number, _note)
+    atexit.register(_over, numbers)
 
 
 def should_stop() -> bool:
@@ -46,3 +50,9 @@ def notice_seconds_left() -> float | None:
 
 def _note(number: int, _frame: FrameType | None) -> None:
     _Asked.signal = number
+
+
+def _over(numbers: tuple[signal.Signals, ...]) -> None:
+    for number in numbers:
+        if signal.getsignal(number) is _note:  # else the script has put another in its place
+            signal.signal(number, signal.SIG_IGN)

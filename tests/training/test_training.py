@@ -326,6 +326,25 @@ def test_a_signal_asks_to_stop(number: signal.Signals) -> None:
     assert (process.returncode, out, err) == (0, "stopped None\n", "")
 
 
+CLOSING = """
+import os, signal
+from arylcloud import training as aryl
+class Last:
+    kill = staticmethod(os.kill)
+    def __del__(self, pid=os.getpid(), number=signal.SIGTERM):
+        self.kill(pid, number)
+        print("the signal has come", flush=True)
+last = Last()
+aryl.install()
+"""
+
+
+def test_a_signal_while_the_interpreter_closes_makes_no_failure_of_the_end() -> None:
+    process = script(CLOSING)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out, err) == (0, "the signal has come\n", "")
+
+
 def test_a_notice_asks_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "notice.json"
     monkeypatch.setenv("ARYL_NOTICE_FILE", str(path))
