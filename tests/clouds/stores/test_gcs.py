@@ -96,7 +96,9 @@ class TestLent(ObjectStoreContract):
 def test_one_prefix_and_nothing_beside_it(
     how: str, gcs: Gcs, storage: bucket.GcpStorage, lender: lending.GcpLending
 ) -> None:
-    users(storage, MINE).put("a", b"1")
+    own = users(storage, MINE)
+    own.delete([info.key for info in own.list("")])  # what other tests have left, in whatever order
+    own.put("a", b"1")
     users(storage, OTHER).put("secrets.json", b"2")
     if how == "lent":
         token = lender.lend(MINE, 3600.0).secret["token"]

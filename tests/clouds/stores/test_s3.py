@@ -91,7 +91,9 @@ def users(storage: bucket.AwsStorage, job: JobPrefix) -> ObjectStore:
 def test_lent_credentials_reach_one_prefix(
     storage: bucket.AwsStorage, lender: lending.AwsLending, aws: AwsEmulator
 ) -> None:
-    users(storage, MINE).put("a", b"1")
+    own = users(storage, MINE)
+    own.delete([info.key for info in own.list("")])  # what other tests have left, in whatever order
+    own.put("a", b"1")
     users(storage, OTHER).put("secrets.json", b"2")
     mine = lent(lender, aws, MINE)
     assert mine.get("a") == b"1"
