@@ -239,3 +239,5 @@ class Desired:
     """So far, as limits go by it (``ledger.spent_for_limits_usd``). None = not known: no budget is judged."""
     due: DueStart | None = None
     """None: machines are asked for in the order of ``ranking``."""
+    by_policy: bool = False
+    """A deadline policy has its say, also where it has none for a machine (the job has what it needs)."""

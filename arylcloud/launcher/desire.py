@@ -80,6 +80,7 @@ class Desires:
             ranking=tuple(c.offer for c in plan.candidates) if plan is not None else (),
             move=None if plan is None else self._advice(state, observed, plan, now_s, by_policy),
             due=None if by_policy is None else by_policy[0],
+            by_policy=by_policy is not None,
             capabilities={name: p.capabilities() for name, p in self.providers.items()},
             timing=self.timing,
             checkpoint_interval_s=self._interval_s(state, observed, plan),

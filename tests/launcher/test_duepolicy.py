@@ -14,7 +14,7 @@ from arylcloud.core import events as ev
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.codec import decode, encode
 from arylcloud.core.errors import UsageError
-from arylcloud.core.job import Constraints, InlineRate, JobSpec, ProfileRef, Work
+from arylcloud.core.job import Constraints, InlineRate, JobSpec, MigrateSpec, ProfileRef, Work
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.phases import JobPhase
 from arylcloud.core.plan import Plan
@@ -227,6 +227,24 @@ def test_a_policy_by_name_and_old_journals_without_one() -> None:
     changed = encode(ev.JobPhaseChanged(phase=JobPhase.WAITING, code="x", text="y"))
     del changed["until_s"]
     assert decode(ev.JobPhaseChanged, changed).until_s is None
+
+
+def test_what_the_caps_forbid_is_not_in_the_policys_answer(tmp_path: Path) -> None:
+    """Under a price cap that nothing on demand keeps there is no guard: the launcher's rules hold. What it
+    leaves out is never asked for; with ``migrate: off`` nothing moves."""
+    for number, (usd, forbidden) in enumerate(((1.15, {OFFERS[2].key, DEMAND.key}), (4.5, set[str]()))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        limits = replace(JOB.constraints, max_usd_per_hour=usd)
+        h = due(folder, constraints=limits, migrate=MigrateSpec(auto=False))
+        h.until(JobPhase.RUNNING)
+        h.world.full = {OFFERS[0].key}
+        for machine in h.world.alive:
+            h.world.interrupt(machine.instance_id)
+        h.tick(60)
+        assert not {x.offer.key for x in h.state.leases.values()} & forbidden
+        assert any(said.due is not None for said in h.said) == (DEMAND.key not in forbidden)
+        assert not h.of(ev.MigrationStarted)
 
 
 def test_the_job_file_names_it(tmp_path: Path) -> None:

@@ -111,11 +111,16 @@ def _may_replace(d: Draft) -> bool:
 def _choice(d: Draft) -> Offer | None:
     """The best offer that may be tried now; None = wait (and ``d.waiting`` says for what)."""
     due = d.desired.due
+    if due is None and d.desired.by_policy and d.actions:
+        return None  # lost in this very pass: its policy is asked at the next, which comes at once
     if due is not None and due.to is None:
         d.waiting, d.waiting_until_s = (HELD, due.why), due.until_s
         return None
     if due is not None and due.to is not None:
-        return due.to if barred(due.to, d.state.bars, d.now_market_s) is None else None
+        bar = barred(due.to, d.state.bars, d.now_market_s)
+        if bar is not None:
+            d.waiting = (bar.code, f"{bar.why}; {due.why}")
+        return due.to if bar is None else None
     free = acceptable(d.desired.ranking, d.state.bars, d.state.cooling, d.now_market_s, d.timing)
     if not free:
         code, text = why_none(d.desired.ranking, d.state.bars, d.now_market_s)
