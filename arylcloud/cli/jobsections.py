@@ -292,7 +292,7 @@ def policy_of(value: Value) -> str:
     """A deadline policy that a running job can have, or ``off``: the launcher's own rules."""
     from arylcloud.planner.deadline.registry import POLICIES  # numpy: only where the file names one
 
-    if value.plain is False:  # YAML's ``off``
+    if value.plain is False or value.plain == "off":  # YAML's ``off``, and in quotes
         return "off"
     able = [name for name, policy in POLICIES.items() if not policy.free_sight and not policy.one_zone]
     if value.text not in able:

@@ -156,6 +156,11 @@ def unmet(plan: Plan) -> tuple[str, ...]:
         )
     elif job.on_node_loss == "shrink":
         found.append("on_node_loss: shrink acts as replace, since the number of machines is fixed")
+    if (policy := _tries_spot_first(plan)) is not None:
+        found.append(
+            f"deadline: the {policy} policy may begin on cheaper spot while there is time to go on demand "
+            "later; with `policy: off` it begins on what is shown"
+        )
     if plan.chosen.offer.cloud == LOCAL:
         if job.resources.image is not None:
             found.append(
@@ -167,3 +172,18 @@ def unmet(plan: Plan) -> tuple[str, ...]:
                 " share this machine's disk"
             )
     return tuple(found)
+
+
+def _tries_spot_first(plan: Plan) -> str | None:
+    """The policy by which the first machine may be another than the chosen one (``launcher/duepolicy``): on
+    demand was chosen, and there is cheaper spot."""
+    chosen, job = plan.chosen.offer, plan.job
+    if job.constraints.deadline_s is None or chosen.market == "spot" or chosen.usd_per_hour is None:
+        return None
+    from arylcloud.launcher.duepolicy import policy_of
+
+    policy = policy_of(job)
+    if policy is None or job.work is None or job.work.unit != "steps":
+        return None
+    spot = [c.offer.usd_per_hour for c in plan.candidates if c.offer.market == "spot"]
+    return policy.name if any(usd is not None and usd < chosen.usd_per_hour for usd in spot) else None

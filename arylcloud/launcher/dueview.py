@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -39,6 +38,7 @@ SPREAD: Final = 1.02
 """Of a speed that has been measured over so many steps and wall seconds, at p90."""
 LEAST_STEPS: Final = 20
 LEAST_S: Final = 300.0
+RECENT_SAVES: Final = 8
 RESTORE_GB_PER_S: Final = 0.5
 TRY_H: Final = 1.5 / 60
 HANDOVER_H: Final = 2 / 60
@@ -102,22 +102,28 @@ def due_of(
     fastest = max(fixed, key=_speed)
     if _speed(fastest) < SAME_SPEED * _speed(slowest):
         slowest = fastest
-    able = [c for c in able if c is current or _speed(c) >= SAME_SPEED * _speed(slowest)]
+
+    def fast(c: Candidate) -> bool:
+        return c is current or _speed(c) >= SAME_SPEED * _speed(slowest)
+
+    able, fixed = [c for c in able if fast(c)], [c for c in fixed if fast(c)]
     running = here is not None
     spot = [c for c in able if c.offer.market is Kind.SPOT and (c is current or not running or seen(c.offer))]
     spot = sorted(spot, key=lambda c: (c is not current, _usd(c, slowest)))[:MOST_ZONES]
-    fixed = [c for c in fixed if c in able]
     if not spot or not fixed:
         return None
-    regions = tuple(dict.fromkeys(_region(c.offer) for c in (*spot, *fixed)))
-    cheapest = [_cheapest([c for c in fixed if _region(c.offer) == r], slowest, current) for r in regions]
+    there: dict[str, list[Candidate]] = {_region(c.offer): [] for c in (*spot, *fixed)}
+    for c in fixed:
+        there[_region(c.offer)].append(c)
+    regions = tuple(there)
+    cheapest = [_cheapest(candidates, slowest, current) for candidates in there.values()]
     at = regions.index(_last_region(state, able[0].offer, regions))
     egress = _egress_usd(state, regions, at, tariffs)
     boot_h, p50_h, p90_h = _hours(slowest, fixed[0])
     unit_h, worst = p50_h / planned.amount, p90_h / p50_h
     if (measured := _measured(state, observed, able, now_s)) is not None:
-        there, step_h = measured
-        unit_h, worst = step_h * _speed(there) / _speed(slowest), SPREAD
+        ran_on, step_h = measured
+        unit_h, worst = step_h * _speed(ran_on) / _speed(slowest), SPREAD
     left, unsaved = _left(state, observed, work.amount)
     scale_h = state.market_clock.scale / 3600.0
     deadline_h, begun_s = limits.deadline_s / 3600.0, state.market_clock.market_s(state.submitted_at_s)
@@ -185,14 +191,13 @@ def _here(state: JobState) -> Here | None:
 
 def _able(state: JobState, plan: Plan, now_market_s: float, here: Offer | None) -> list[Candidate]:
     """Candidates of this size with figures, but those that are barred for more than want of capacity."""
-    found = []
+    found, bars = [], [bar for bar in state.bars if bar.code not in SOFT]
     for c in plan.candidates:
         figures = c.hours is not None and c.usd is not None and c.throughput
         if not figures or c.nodes != state.wanted or c.offer.usd_per_hour is None:
             continue
         if c.throughput_unit != plan.candidates[0].throughput_unit:
             continue
-        bars = [bar for bar in state.bars if bar.code not in SOFT]
         if (here is not None and c.offer.key == here.key) or barred(c.offer, bars, now_market_s) is None:
             found.append(c)
     return found
@@ -217,7 +222,7 @@ def _region(offer: Offer) -> str:
 
 
 def _cheapest(there: Sequence[Candidate], slowest: Candidate, current: Candidate | None) -> Candidate | None:
-    if current is not None and current in there:
+    if any(c is current for c in there):
         return current
     return min(there, key=lambda c: (_usd(c, slowest), c.offer.key), default=None)
 
@@ -270,29 +275,31 @@ def _hours(c: Candidate, fixed: Candidate) -> tuple[float, float, float]:
 def _measured(
     state: JobState, observed: Observed, able: Sequence[Candidate], now_s: float
 ) -> tuple[Candidate, float] | None:
-    """(where, market hours per step) as the job has really trained on the kind that it ran on last, saves
-    included; None = not for long enough."""
-    steps, took_s = 0, 0.0
-    kind: str | None = None
-    for epoch in reversed(state.epochs):
-        ran = next((t for t in state.trainings if t.epoch == epoch.number), None)
-        if ran is None:
-            continue
-        offer = state.leases[ran.lease_id].offer
-        kind = offer.instance_type if kind is None else kind
+    """(where, market hours per step) as the job has really trained, saves included; None = not for long
+    enough. Of several kinds, the one that is slowest beside its plan: on another, a job would think that
+    it has the time to go back."""
+    epochs = {epoch.number: epoch for epoch in state.epochs}
+    done: dict[str, tuple[int, float]] = {}
+    for ran in {t.epoch: t for t in reversed(state.trainings)}.values():
+        offer, epoch = state.leases[ran.lease_id].offer, epochs[ran.epoch]
         beat = observed.beats.get(ran.lease_id)
-        if offer.instance_type != kind or len(epoch.members) != state.wanted:
+        if len(epoch.members) != state.wanted:
             continue
         if ran.stopped_at_s is not None:
-            steps += max(0, (ran.last_step or 0) - ran.first_step)
-            took_s += ran.stopped_at_s - ran.started_at_s
+            steps, took_s = max(0, (ran.last_step or 0) - ran.first_step), ran.stopped_at_s - ran.started_at_s
         elif beat is not None and beat.step is not None and beat.epoch == epoch.number:
-            steps += max(0, beat.step - ran.first_step)
-            took_s += now_s - ran.began_at_s - (beat.step_age_s or 0.0)  # one that hangs is not slow
-    there = next((c for c in able if c.offer.instance_type == kind), None)
-    if there is None or steps < LEAST_STEPS or took_s < LEAST_S:
-        return None
-    return there, took_s / steps * state.market_clock.scale / 3600.0
+            steps = max(0, beat.step - ran.first_step)
+            took_s = now_s - ran.began_at_s - (beat.step_age_s or 0.0)  # one that hangs is not slow
+        else:
+            continue
+        before = done.get(offer.instance_type, (0, 0.0))
+        done[offer.instance_type] = before[0] + steps, before[1] + took_s
+    found = []
+    for kind, (steps, took_s) in done.items():
+        there = next((c for c in able if c.offer.instance_type == kind), None)
+        if there is not None and steps >= LEAST_STEPS and took_s >= LEAST_S:
+            found.append((there, took_s / steps * state.market_clock.scale / 3600.0))
+    return max(found, key=lambda x: x[1] * _speed(x[0]), default=None)
 
 
 def _left(state: JobState, observed: Observed, amount: float) -> tuple[float, float]:
@@ -321,9 +328,20 @@ def _startup_h(state: JobState, boot_h: float, unsaved_h: float) -> float:
     newest = state.lineage
     gb = newest.total_bytes / 1e9 if newest is not None else (state.spec.checkpoint.size_gb or 0.0)
     begin_h = MEASURED * max(took[-5:]) if took else BOOTS * boot_h + gb / RESTORE_GB_PER_S * scale_h
-    own = [c.saved_at_s for c in state.checkpoints if state.epoch and c.epoch == state.epoch.number][-4:]
-    every_s = state.spec.checkpoint.interval_s or max((b - a for a, b in pairwise(own)), default=0.0)
+    every_s = state.spec.checkpoint.interval_s or max(_gaps_s(state), default=0.0)
     return begin_h + max(every_s * scale_h, unsaved_h)
+
+
+def _gaps_s(state: JobState) -> list[float]:
+    """Between the last saves, whatever epoch they are of: a machine that has just begun saves no more often
+    than the one before it, and where it did, the job would go back and forth."""
+    begun = {t.epoch: t.started_at_s for t in reversed(state.trainings)}
+    newest, found = state.checkpoints[-RECENT_SAVES:], []
+    for before, after in zip((None, *newest), newest, strict=False):
+        since_s = before.saved_at_s if before and before.epoch == after.epoch else begun.get(after.epoch)
+        if since_s is not None:
+            found.append(after.saved_at_s - since_s)
+    return found
 
 
 def _first_epoch_of(state: JobState, lease_id: str) -> int | None:

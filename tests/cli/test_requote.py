@@ -192,6 +192,25 @@ def test_a_range_of_sizes_is_submitted_as_it_is(tmp_path: Path) -> None:
     assert "acts as replace" in said
 
 
+def test_that_a_deadline_policy_may_begin_elsewhere_is_said(tmp_path: Path) -> None:
+    """What is confirmed is on demand, and the launcher would try spot before it: who says yes knows it."""
+
+    def on_demand(**aryl: Any) -> Plan:
+        plan = planned(tmp_path, deadline="30h", **aryl)
+        fixed = next(c for c in plan.candidates if c.offer.market != "spot")
+        cheaper = next(c for c in plan.candidates if c.offer.market == "spot")
+        assert (cheaper.offer.usd_per_hour or 0.0) < (fixed.offer.usd_per_hour or 0.0)
+        return replace(plan, chosen=fixed)
+
+    plan = on_demand()
+    assert plan.chosen.offer.market != "spot"
+    (said,) = unmet(plan)
+    assert "the default policy may begin on cheaper spot" in said
+    assert unmet(on_demand(policy="off")) == ()
+    assert unmet(replace(plan, candidates=(plan.chosen,))) == (), "there is no spot"
+    assert unmet(planned(tmp_path, deadline="30h")) == (), "spot was chosen"
+
+
 # ---------------------------------------------------------------- with a cloud
 
 

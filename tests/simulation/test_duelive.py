@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from arylcloud.core.job import CheckpointSpec, JobSpec
 from arylcloud.planner.deadline.registry import deadline_policy
 from arylcloud.simulation.deadline.invent import invented
 from arylcloud.simulation.deadline.replay import Job, replay
@@ -37,3 +39,21 @@ def test_what_a_backtest_says_is_what_the_launcher_does(tmp_path: Path) -> None:
         usd += lived.usd
     assert usd <= (1 + WITHIN) * float(replayed.usd.sum())
     assert usd >= (1 - WITHIN) * float(replayed.usd.sum()), "nor is the world kinder than the trace"
+
+
+class RareSaves(DueLive):
+    """Without an interval in its file: how often it saves is known only by having seen it."""
+
+    def spec(self, steps: int) -> JobSpec:
+        return replace(super().spec(steps), checkpoint=CheckpointSpec(size_gb=self.checkpoint_gb))
+
+
+def test_what_a_loss_costs_is_not_forgotten_by_moving(tmp_path: Path) -> None:
+    """Half an hour between two saves is too much to lose with so little slack: it goes on demand, and stays
+    there. (A new machine has not saved yet: that is no sign that a loss would cost nothing.)"""
+    world = grid(named(invented(2, zones=6, regions=3, days=20)))
+    calm = replace(world, up=np.ones_like(world.up))
+    job = Job(work_h=4.0, deadline_h=5.0)
+    lived = RareSaves(grid=calm, job=job, start=2126, folder=tmp_path, step_s=60.0, save_every=30).run()
+    assert not lived.missed
+    assert lived.moves <= 2
