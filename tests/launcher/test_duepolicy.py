@@ -16,15 +16,17 @@ from arylcloud.core.codec import decode, encode
 from arylcloud.core.errors import UsageError
 from arylcloud.core.job import Constraints, InlineRate, JobSpec, MigrateSpec, ProfileRef, Work
 from arylcloud.core.offer import Market, Offer
-from arylcloud.core.phases import JobPhase
+from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.plan import Plan
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.desire import Desires
 from arylcloud.launcher.duepolicy import policy_of
+from arylcloud.launcher.dueview import due_of
 from arylcloud.launcher.quotes import Quotes
 from arylcloud.launcher.reconcile.slots import HELD
 from arylcloud.launcher.sightings import looks, remembered
 from arylcloud.launcher.state import JobState
+from arylcloud.planner.deadline.registry import POLICIES
 from arylcloud.planner.deadline.survival import cumulated
 from arylcloud.planner.single import plan_job
 from arylcloud.planner.upkeep import Assumptions
@@ -149,6 +151,43 @@ def test_of_a_gang_capacity_is_there_while_all_its_machines_are(tmp_path: Path) 
     half = [look.up for look in looks(h.state, h.clock.at_s) if look.key == OFFERS[0].key]
     assert half == [False], "one machine of two is none"
     assert any(look.up for look in looks(h.state, h.clock.at_s) if look.key != OFFERS[0].key)
+
+
+def test_on_another_kind_it_does_not_forget_how_slow_the_first_was(tmp_path: Path) -> None:
+    """Half as fast as its profile says on one kind: on another, that works as planned, there is no more time
+    than before to go back to the first."""
+    h = due(tmp_path)
+    h.until(JobPhase.RUNNING)
+    h.tick(5)
+    (lease,) = h.state.open_leases
+    (ran,) = h.state.trainings
+    (epoch,) = h.state.epochs
+    other = replace(DEMAND, instance_type="p3.other")
+    twin = replace(lease, lease_id="other", offer=other)
+    member = replace(epoch.members[0], lease_id="other")
+    state = replace(
+        h.state,
+        spec=replace(JOB, work=Work(amount=40_000.0, unit="steps"), constraints=Constraints(deadline_s=2e5)),
+        leases={lease.lease_id: replace(lease, phase=LeasePhase.RELEASED), "other": twin},
+        epochs=(epoch, replace(epoch, number=2, members=(member,))),
+        trainings=(
+            replace(ran, stopped_at_s=ran.started_at_s + 1000.0, last_step=500),
+            replace(ran, epoch=2, lease_id="other", stopped_at_s=ran.started_at_s + 1000.0, last_step=1000),
+        ),
+    )
+    plan = plan_job(state.spec, from_offers((*PLACES, other)), also=(other,), limit=50)
+    found = due_of(
+        state,
+        h.launcher.observer.observe(h.state),
+        plan,
+        h.clock.at_s,
+        policy=POLICIES["default"],
+        timing=TIMING,
+        handover_s=1.0,
+        seen=lambda _: True,
+    )
+    assert found is not None
+    assert found.view.work_h[0] == pytest.approx(2 * 40_000 / 3600, rel=0.01)
 
 
 # ---------------------------------------------------------------- what comes of it
