@@ -6,6 +6,7 @@ passes as fast as it can be computed. The same seed is the same story.
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -84,7 +85,7 @@ class Chaos:
     def run(self) -> Outcome:
         self._begin()
         end_s = BEGAN_S + 3600.0 * self.hours
-        while self.clock.at_s < end_s + PATIENCE_S and not all(job.over for job in self.all):
+        while self.clock.at_s < end_s + PATIENCE_S and not all(job.gone for job in self.all):
             self.clock.at_s += STEP_S
             if self.clock.at_s >= end_s:
                 self._clear()
@@ -93,10 +94,13 @@ class Chaos:
             for sky in self.skies:
                 sky.step(STEP_S)
             for job in self.all:
+                if job.job_id in self._judged:
+                    continue
                 job.mailbox.outage = job.sky.outage
                 job.step()
-                if job.over and not any(w.alive_of(job.job_id) for w in job.sky.worlds.values()):
+                if job.gone:
                     self._judge(job)
+                    shutil.rmtree(job.folder, ignore_errors=True)
             if (self.clock.at_s - BEGAN_S) % 600 < STEP_S:
                 over = sum(job.over for job in self.all)
                 self.tell(

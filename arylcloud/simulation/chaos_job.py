@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -83,7 +82,8 @@ class ChaosJob:
     requests: int = 0
     over: bool = False
     _runs: dict[tuple[int, str], Ran] = field(default_factory=dict)
-    _written_s: dict[int, float] = field(default_factory=dict)
+    _written_s: dict[tuple[str, int], float] = field(default_factory=dict)
+    """By home: one that has lost the job may have journaled what never was."""
 
     def __post_init__(self) -> None:
         clock, rng = self.sky.clock, self.rng
@@ -126,7 +126,11 @@ class ChaosJob:
 
     def step(self) -> None:
         now_s = self.sky.clock.at_s
-        if self.over or now_s < self.begins_s:
+        if self.over:
+            for agents in self.agents:  # one that its cloud had denied may come after the end
+                agents.step()
+            return
+        if now_s < self.begins_s:
             return
         if not self.processes:
             self._submit()
@@ -147,7 +151,11 @@ class ChaosJob:
                 self._resume(self.holder)
         elif ended and not any(world.landing for world in self.sky.worlds.values()):
             self.over = True
-            shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def gone(self) -> bool:
+        """It is over, and so are all its machines."""
+        return self.over and not any(world.alive_of(self.job_id) for world in self.sky.worlds.values())
 
     @property
     def holder(self) -> Process:
@@ -309,13 +317,16 @@ class ChaosJob:
 
     def _watch_records(self, process: Process, now_s: float) -> None:
         if process.state is not None:
-            for seq in range(max(self._written_s, default=0) + 1, process.state.seq + 1):
-                self._written_s[seq] = now_s
+            seq = process.state.seq
+            while seq and (process.home, seq) not in self._written_s:
+                self._written_s[process.home, seq] = now_s
+                seq -= 1
 
     def story(self, resolution_s: float) -> Story:
         holder = self.holder
         written_s = {
-            seq: min(at_s, self._written_s.get(seq, at_s)) for seq, at_s in self.mailbox.written_s.items()
+            seq: min(at_s, self._written_s.get((holder.home, seq), at_s))
+            for seq, at_s in self.mailbox.written_s.items()
         }
         return Story(
             job_id=self.job_id,

@@ -249,6 +249,8 @@ def machines_of(sky: Sky, job_id: str, landing_s: float) -> tuple[MachineTruth, 
             in_time=m.lands_at_s <= m.asked_at_s + landing_s,
             ended_s=m.ended_s,
             bill_micro=None if m.ended_s is None else bill_micro(world, m),
+            denied=m.denied,
+            listed_s=m.visible_at_s,
         )
         for world in sky.worlds.values()
         for m in world.born.values()

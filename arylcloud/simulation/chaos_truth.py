@@ -45,7 +45,13 @@ def _kept(epoch: int, having: list[tuple[Agent, Save]], away: tuple[tuple[float,
         saved_s=max(save.at_s for _, save in having),
         until_s=min(_taken_s(agent.machine) for agent, _ in having),
         closed=(*away, *(silence for agent, _ in having for silence in agent.silences)),
+        said=_said(*having[0]),
     )
+
+
+def _said(agent: Agent, save: Save) -> str:
+    lines = agent.disk.said if agent.disk is not None else ()
+    return next((line for line in reversed(lines) if f"step-{save.step} " in line), "nothing")
 
 
 def _taken_s(machine: WorldMachine) -> float:

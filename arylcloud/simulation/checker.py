@@ -19,6 +19,8 @@ from arylcloud.simulation.story import MachineTruth, Story
 
 CUT_OFF: Final = frozenset({LeasePhase.SUSPECT, LeasePhase.ENDING, LeasePhase.DOOMED})
 """A machine in one of these may go on with an epoch that is over: nobody can tell it, and nobody reads it."""
+LINGER_S: Final = 700.0
+"""A machine that nobody knows of ends itself by its own timer: ten minutes, and its boot."""
 SEND_S: Final = 20.0
 """With its way to the store open for so long, a machine has sent what it has (four steps of the chaos)."""
 
@@ -130,11 +132,14 @@ def intent_first(story: Story) -> Iterator[str]:
 
 
 def nothing_leaks(story: Story) -> Iterator[str]:
-    """No machine outlives its job; all that landed in time were ended before the job was."""
+    """No machine outlives its job; all that landed in time were ended before the job was. (One that its
+    cloud had denied, and that was listed after that end, ends itself.)"""
     end = _last_end(story)
     for machine in story.machines:
         if machine.ended_s is None:
             yield f"{machine.instance_id} ({machine.lease_id}) is still paid for"
+        elif _denied(machine, end):
+            continue
         elif end is not None and machine.in_time and machine.landed_s < end < machine.ended_s:
             yield f"{machine.instance_id} ended at {machine.ended_s:.0f} s, after its job at {end:.0f} s"
 
@@ -162,7 +167,7 @@ def money_adds_up(story: Story) -> Iterator[str]:
     said = {(cost.lease_id, cost.instance_id): cost for cost in report.leases}
     for machine in story.machines:
         cost = said.pop((machine.lease_id, machine.instance_id), None)
-        if machine.bill_micro is None:
+        if machine.bill_micro is None or _denied(machine, story.written_s.get(len(story.records))):
             continue  # see ``nothing_leaks``
         known = None if cost is None or cost.micro is None else cost.micro.total
         if known != machine.bill_micro:
@@ -251,7 +256,8 @@ def what_could_be_sent_is(story: Story) -> Iterator[str]:
         if from_s + SEND_S > kept.until_s:
             continue
         if not any(_given_up(story, lease_id, kept.epoch) for lease_id in kept.leases):
-            yield f"step {kept.step} of epoch {kept.epoch} was whole on {kept.leases}, and was never sent"
+            whole = f"step {kept.step} of epoch {kept.epoch} was whole on {', '.join(kept.leases)}"
+            yield f"{whole}, and was never sent (saved at {kept.saved_s:.0f} s; said: {kept.said})"
 
 
 def every_end_has_a_cause(story: Story) -> Iterator[str]:
@@ -320,6 +326,13 @@ def _decided(story: Story) -> dict[tuple[str, str], int]:
     return found
 
 
+def _denied(machine: MachineTruth, end: float | None) -> bool:
+    """Its cloud said that it had none, made it all the same, and listed it when the job was over."""
+    if not machine.denied or end is None or machine.ended_s is None or machine.listed_s < end:
+        return False
+    return machine.ended_s <= machine.landed_s + LINGER_S
+
+
 def _last_end(story: Story) -> float | None:
     """When the record was written that ended the job for good."""
     if not replay(story.records).phase.ended:
@@ -329,13 +342,23 @@ def _last_end(story: Story) -> float | None:
 
 
 def _given_up(story: Story, lease_id: str, epoch: int) -> bool:
-    """Before the journal let a machine go, or went on without what it had of ``epoch``."""
+    """Before the journal let a machine go, asked for what it had of ``epoch``, or went on without."""
+    given_up = frozenset({LeasePhase.SUSPECT, LeasePhase.RELEASED})
+    asked = False
     for record in story.records:
         event = record.event
-        ends = isinstance(event, ev.LeaseEnding) and event.lease_id == lease_id
-        goes_on = isinstance(event, ev.EpochOpened) and event.number > epoch and bool(event.members)
-        if ends or goes_on:
-            return _cut_off(story, lease_id, record.seq, frozenset({LeasePhase.SUSPECT, LeasePhase.RELEASED}))
+        last = isinstance(event, ev.LeaseEnding) and event.lease_id == lease_id
+        if isinstance(event, ev.EpochOpened) and event.number > epoch:
+            last = bool(event.members)
+            if not last and asked:
+                continue
+            asked = True
+        elif not last:
+            continue
+        if _cut_off(story, lease_id, record.seq, given_up):
+            return True
+        if last:
+            return False
     return False
 
 

@@ -43,6 +43,10 @@ class MachineTruth:
     ended_s: float | None
     bill_micro: int | None
     """Whole micro-dollars, by the world's own account; None: it has not ended."""
+    denied: bool = False
+    """Its cloud said that there was no capacity."""
+    listed_s: float = 0.0
+    """It is in no list before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,8 @@ class Kept:
     """The first of the machines was, or would have been, taken by its cloud then; infinite: never."""
     closed: tuple[tuple[float, float], ...]
     """When the way from one of them to the store was closed."""
+    said: str = ""
+    """What the first of them said of it last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

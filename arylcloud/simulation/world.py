@@ -60,6 +60,8 @@ class WorldMachine:
     """It has switched itself off, and is paid for."""
     ended_s: float | None = None
     cause: EndCause | None = None
+    denied: bool = False
+    """Whoever asked for it was told that there was none."""
 
     def alive(self, now_s: float) -> bool:
         """Exists and is paid for."""
@@ -227,6 +229,7 @@ class World:
             lands_at_s=lands_at_s,
             visible_at_s=lands_at_s + self.list_lag_s,
             address=f"10.0.0.{number}",
+            denied=trouble == "capacity_and_lands",
         )
         for known in (self.born, self._living, self._shown):
             known[machine.instance_id] = machine

@@ -56,6 +56,10 @@ class Agent:
     """The command has been asked to stop and will have ended then."""
     disk: Disk | None = None
     """None: a checkpoint is a manifest, and no more."""
+    launcher: bytes | None = None
+    """Its heartbeat, as last seen."""
+    heard_s: float = 0.0
+    """And when it was new."""
     silences: list[tuple[float, float]] = field(default_factory=list)
     """When it was cut off."""
 
@@ -227,6 +231,8 @@ class Agents:
             inputs = replace(inputs, notice=notice)
             if agent.disk is not None:
                 agent.disk.hurry(notice.at_s - now_s)
+        if agent.disk is not None:
+            inputs = replace(inputs, launcher_heard_s=self._heard(agent, now_s))
         newest = self._newest(agent)
         if newest is not None:
             inputs = replace(inputs, newest=newest)
@@ -240,6 +246,15 @@ class Agents:
             for effect in effects:
                 self._perform(agent, effect, now_s)
         self._retry(agent, now_s)
+
+    def _heard(self, agent: Agent, now_s: float) -> float | None:
+        """As ``agent.mailbox`` has it: when a launcher was heard; None: the mailbox does not answer."""
+        seen: list[bytes | None] = []
+        if not self._reach(agent, lambda: seen.append(self.store.get(mail.LAUNCHER_KEY))):
+            return None
+        if seen[0] is not None and seen[0] != agent.launcher:
+            agent.launcher, agent.heard_s = seen[0], now_s
+        return max(agent.heard_s, agent.machine.lands_at_s + agent.boot_s)
 
     def _look_at_disk(self, agent: Agent) -> None:
         if agent.disk is not None:

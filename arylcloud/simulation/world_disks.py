@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,12 +117,15 @@ class Disk:
         self._folder = folder / "checkpoints"
         self._clock = _Clock(world, ahead_s)
         way = _Way(store, reach)
+        self.said: deque[str] = deque(maxlen=50)
+        """The agent's own words of late."""
+        log = self.said.append
         self._sync = CheckpointSync(
-            way, self._folder, job_id=job_id, lease_id=lease_id, clock=self._clock, log=_nobody
+            way, self._folder, job_id=job_id, lease_id=lease_id, clock=self._clock, log=log
         )
         self._sync._renames.close()  # a host has few; ``COMPLETE`` says it as well
         self._restorer = Restorer(
-            way, self._sync, checkpoints=self._folder, cache=folder / "cache", job_id=job_id, log=_nobody
+            way, self._sync, checkpoints=self._folder, cache=folder / "cache", job_id=job_id, log=log
         )
         self._restorer._halt = _Impatient()
         self._restoring: mail.EpochDoc | None = None
@@ -219,7 +223,3 @@ def _remove(path: Path) -> None:
     for file in path.iterdir():
         file.unlink()
     path.rmdir()
-
-
-def _nobody(_text: str) -> None:
-    """A log that nobody reads."""

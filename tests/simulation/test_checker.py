@@ -13,7 +13,7 @@ from arylcloud.core import events as ev
 from arylcloud.core.phases import JobPhase
 from arylcloud.simulation.chaos import STEP_S, Chaos
 from arylcloud.simulation.checker import LAWS, check
-from arylcloud.simulation.story import Call, Commit, Kept, Story
+from arylcloud.simulation.story import Call, Commit, Kept, MachineTruth, Story
 
 
 @pytest.fixture(scope="module")
@@ -243,6 +243,27 @@ def test_a_broken_law_is_seen(story: Story, broken: Callable[[Story], Story]) ->
 
 def test_a_release_that_is_not_true_is_seen(story: Story) -> None:
     assert "releases_are_true" in {v.law for v in check(outlives(story))}
+
+
+def test_one_that_was_denied_and_listed_too_late_ends_itself(story: Story) -> None:
+    end_s = max(story.written_s.values())
+    late = replace(
+        story.machines[0],
+        instance_id="i-late",
+        lease_id="refused",
+        landed_s=end_s - 20.0,
+        listed_s=end_s + 20.0,
+        ended_s=end_s + 600.0,
+        bill_micro=1,
+        denied=True,
+    )
+
+    def found(machine: MachineTruth) -> set[str]:
+        return {v.law for v in check(replace(story, machines=(*story.machines, machine)))}
+
+    assert not found(late)
+    for change in ({"denied": False}, {"listed_s": end_s - 1.0}, {"ended_s": end_s + 700.0}):
+        assert {"nothing_leaks", "money_adds_up"} <= found(replace(late, **change))
 
 
 def test_every_law_is_broken_here() -> None:
