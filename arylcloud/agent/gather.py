@@ -110,6 +110,9 @@ class Gathering:
     parts: dict[int, tuple[FileEntry, ...]] = field(default_factory=dict)
     hopeless: str | None = None
     """Why this step will never be whole."""
+    silenced: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """By rank: the heartbeat on which it fell silent, and how long it was waited for then. Of all steps of an
+    epoch: one that says nothing more is not waited for anew."""
     _begun_s: float | None = None
     _looked_s: float = float("-inf")
     _beats: dict[int, tuple[int, float]] = field(default_factory=dict)
@@ -191,7 +194,12 @@ class Gathering:
         if seq != known:
             self._beats[rank] = (seq, now_s)
             return False
-        return now_s - since_s >= limit_s
+        last, waited_s = self.silenced.get(rank, (None, 0.0))
+        if now_s - since_s < limit_s and (last != seq or waited_s < limit_s):
+            return False
+        if rank:
+            self.silenced[rank] = (seq, max(limit_s, waited_s if last == seq else 0.0))
+        return True
 
 
 @dataclass(slots=True, kw_only=True)

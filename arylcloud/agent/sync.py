@@ -82,6 +82,7 @@ class CheckpointSync(threading.Thread):
         self._number: int | None = None
         self._calls = 1
         self._gathering: tuple[Saved, Gathering] | None = None
+        self._silenced: dict[int, tuple[int, float]] = {}
         self._contributor: Contributor | None = None
         self._sender = Sender(store, job_id=job_id, clock=clock, newest=self._newest)
         self._passed_over: set[tuple[str, float]] = set()
@@ -116,7 +117,7 @@ class CheckpointSync(threading.Thread):
         with self._lock:
             self._gang = Gang(job_id=self._job_id, epoch=epoch, rank=rank, leases=leases)
             self._final, self._number, self._calls, self._gathering = None, None, 1, None
-            self._patient = False
+            self._patient, self._silenced = False, {}
             self._contributor = Contributor(store=self._store, gang=self._gang) if rank else None
             self._status = replace(self._status, skipped=0)
             self._passed_over.clear()
@@ -215,6 +216,7 @@ class CheckpointSync(threading.Thread):
             directory=saved.path.name,
             own=files,
             clock=self._clock,
+            silenced=self._silenced,
         )
         self._gathering = (saved, gathering)
         return self._gather(saved, gathering, gang)

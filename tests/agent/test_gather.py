@@ -262,6 +262,32 @@ def test_a_rank_that_dies_is_not_waited_for_and_the_last_commit_stands(gang: Gan
     assert [m.step for m in gang.manifests()] == [10]
 
 
+def test_a_rank_that_was_found_silent_is_not_waited_for_anew_unless_it_is_heard(gang: Gang) -> None:
+    first, silent, _ = gang.ranks
+
+    def given_up_after(step: int, *, by: tuple[Rank, ...] = (first, gang.ranks[2])) -> float:
+        for rank in by:
+            rank.save(step)
+        begun_s = gang.clock.monotonic_s()
+        while f"step-{step} cannot" not in (first.sync.status.problem or ""):
+            gang.turn()
+            assert gang.clock.monotonic_s() < begun_s + 60.0
+        return gang.clock.monotonic_s() - begun_s
+
+    silent.alive = False
+    assert given_up_after(10) >= 10.0
+    assert given_up_after(20) < 1.0
+    silent.alive = True  # it was only cut off, and is heard again
+    silent.turn()
+    for rank in gang.ranks:
+        rank.save(30)
+    gang.turn(10)
+    assert [m.step for m in gang.manifests()] == [30]
+    silent.alive = False
+    assert given_up_after(40) >= 10.0
+    gang.check()
+
+
 def test_a_rank_under_notice_sends_its_part_uncalled_and_may_go(gang: Gang) -> None:
     for rank in gang.ranks:
         rank.save(10)
