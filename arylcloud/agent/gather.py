@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from arylcloud.checkpoint.sharding import parse_part, part_bytes
 from arylcloud.core.clock import Clock
 from arylcloud.core.codec import dumps, loads
-from arylcloud.core.errors import IntegrityError
+from arylcloud.core.errors import IntegrityError, StoreError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import FileEntry, Heartbeat, beat_key, end_key, epoch_key
 from arylcloud.core.protocol_parts import Part, PartCall, part_call_key, part_key
@@ -115,6 +115,8 @@ class Gathering:
     epoch: one that says nothing more is not waited for anew."""
     _begun_s: float | None = None
     _looked_s: float = float("-inf")
+    _away_since_s: float | None = None
+    """Since when (monotonic) the store has not answered."""
     _beats: dict[int, tuple[int, float]] = field(default_factory=dict)
     """By rank: sequence number of the heartbeat, and since when (monotonic) it is that."""
 
@@ -138,7 +140,15 @@ class Gathering:
         now_s = self.clock.monotonic_s()
         if self._begun_s is None:
             self._begun_s = now_s
-        self._read_parts()
+        try:
+            self._read_parts()
+        except StoreError:
+            self._away_since_s = now_s if self._away_since_s is None else self._away_since_s
+            raise
+        away_s = 0.0 if self._away_since_s is None else now_s - self._away_since_s
+        self._away_since_s = None
+        if away_s > MUTE_S and self.waited_s < PATIENT_S:
+            self._beats.clear()  # nobody was heard in that time: each is given its own to be heard again
         if self.hopeless is None and self.missing and now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
             if self._mute(now_s) and self.waited_s < PATIENT_S:

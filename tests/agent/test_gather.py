@@ -288,6 +288,33 @@ def test_a_rank_that_was_found_silent_is_not_waited_for_anew_unless_it_is_heard(
     gang.check()
 
 
+class Away(random.Random):
+    """Every request fails."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+def test_after_an_outage_a_rank_that_is_heard_later_than_rank_0_is_not_given_up(gang: Gang) -> None:
+    first, *others = gang.ranks
+    first.save(10)
+    gang.turn(2, apart_s=1.0)
+    first.turn()  # the others' newest heartbeats are known
+    gang.store.fails = Away()
+    for _ in range(15):  # nobody can write a heartbeat
+        with pytest.raises(StoreError):
+            gang.store.get("anything")
+        assert not first.sync._turn()
+        gang.clock.sleep(1.0)
+    gang.store.fails = None
+    first.turn()
+    for rank in others:
+        rank.save(10)
+    gang.turn(3)
+    assert [m.step for m in gang.manifests()] == [10]
+    gang.check()
+
+
 def test_a_rank_under_notice_sends_its_part_uncalled_and_may_go(gang: Gang) -> None:
     for rank in gang.ranks:
         rank.save(10)
