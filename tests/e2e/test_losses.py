@@ -30,10 +30,12 @@ def newest(home: Home, job_id: str) -> Lease | None:
     return leases[-1] if leases else None
 
 
-def booting(home: Home, _: str) -> bool:
-    """It has begun to boot. (Before that it would be booted again, as the same machine.)"""
-    ids = [r["instance"]["instance_id"] for r in home.cloud_records() if r["kind"] == "launch"]
-    return any(processes.was_started(home.cloud / "machines" / one) for one in ids)
+def booting(home: Home, job_id: str) -> bool:
+    """It has begun to boot, and the launcher knows its name. (Before that it would be booted again, as the
+    same machine.)"""
+    lease = newest(home, job_id)
+    name = lease.instance_id if lease is not None else None
+    return name is not None and processes.was_started(home.cloud / "machines" / name)
 
 
 def saying(phase: AgentPhase) -> Callable[[Home, str], bool]:

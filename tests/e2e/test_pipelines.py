@@ -25,7 +25,8 @@ def starts(home: Home, epoch: int, world: int) -> dict[int, dict[str, Any]]:
     """By rank: what each command of that epoch said that it was told, once all have."""
 
     def so() -> dict[int, dict[str, Any]]:
-        lines = [json.loads(line) for line in home.steps_log.read_text().splitlines()]
+        said, _, _ = home.steps_log.read_text().rpartition("\n")  # the last line may be half written
+        lines = [json.loads(line) for line in said.splitlines()]
         found = {line["rank"]: line for line in lines if line["epoch"] == epoch}
         return found if len(found) == world else {}
 
