@@ -40,7 +40,7 @@ def elastic(steps: int, **changes: Any) -> dict[str, Any]:
 
 def test_lost_shrunk_grown_back_and_scaled(new_home: NewHome) -> None:
     """One life: three machines, one dies, two go on, a third joins; a user wants two; all add up."""
-    home = new_home(quiet(boot_s=2.0))
+    home = new_home(quiet(boot_s=4.0))
     job_id = home.submit(elastic(100_000))
     assert home.state(job_id).size == 3, "what was shown is what is asked for"
     home.serve(job_id)

@@ -103,6 +103,7 @@ def test_an_agent_is_killed(new_home: NewHome) -> None:
     agents = home.machine_processes("-m arylcloud.agent")
     assert len(agents) == 1
     os.kill(next(iter(agents)), signal.SIGKILL)
+    wait_for(lambda: len(attempts(home)) == 2, "the second attempt")  # until it is gone, the first one holds
     home.go()
     assert child.wait() == 0, child.err[-3000:]
     settled(home, job_id)
