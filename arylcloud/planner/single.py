@@ -30,7 +30,6 @@ from arylcloud.planner.evaluate import (
 )
 from arylcloud.planner.feasible import Feasible, feasible
 from arylcloud.planner.profiles import Library
-from arylcloud.planner.templates import degrade
 from arylcloud.planner.upkeep import Assumptions
 from arylcloud.pricing.hazard import OwnHistory, SpotAdvisor
 from arylcloud.pricing.table import OfferTable
@@ -119,7 +118,7 @@ def plan_job(
         ),
     )
     fewer = losses.say(spec, losses.worlds(every, first))
-    pipelines = degrade.say(spec, chosen.nodes)
+    pipelines = _pipelines(spec, chosen.nodes)
     step = step_note(spec.profile, spec.work.unit, library=library)
     return Plan(
         job=spec,
@@ -141,6 +140,14 @@ def plan_job(
         seed=seed,
         frontier=on_front,
     )
+
+
+def _pipelines(spec: JobSpec, machines: int) -> str | None:
+    if spec.pipeline is None:
+        return None
+    from arylcloud.planner.templates import degrade  # ten modules: only for a job that has pipelines
+
+    return degrade.say(spec, machines)
 
 
 def _missed(spec: JobSpec, table: OfferTable, every: Evaluation) -> tuple[Rejection, ...]:

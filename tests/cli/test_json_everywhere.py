@@ -38,8 +38,7 @@ SUCCESSES: dict[str, list[list[str]]] = {
     "stop": [[JOB]],
     "report": [[JOB], [JOB, "--html", "page.html"]],
     "gc": [["--dryrun"], []],
-    "pool": [["list"], ["add", "m", "--host", "localhost", "--usd-per-hour", "1", "--folder", "own"],
-             ["reclaim", "m"], ["loan", "m"], ["tend", "--signal", "echo 0", "--once"], ["remove", "m"]],
+    "pool": [["list"]],
 }  # fmt: skip
 """Arguments with which a command succeeds in a home that holds an ended job."""
 FAILURES: dict[str, list[list[str]]] = {
@@ -79,6 +78,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     warm = Warm()
     with Home(tmp_path_factory.mktemp("json"), quiet(), warm=warm) as made:
         made.serve_to_the_end(made.submit(job(steps=10)))
+        # under a name of its own: whatever is submitted later is written over the other
+        (made.market_file.parent / "ten-steps.yaml").write_bytes(
+            (made.market_file.parent / "job.yaml").read_bytes()
+        )
         trace = made.market_file.parent / "trace.csv"
         trace.write_text("job_id,submit_s,duration_s,num_gpus\na,0,600,1\nb,60,600,2\n")
         yield made
@@ -91,7 +94,7 @@ def command(home: Home, name: str, args: list[str]) -> list[str]:
     real = {
         JOB: job_id,
         URI: home.state(job_id).prefix_uri,
-        FILE: str(folder / "job.yaml"),
+        FILE: str(folder / "ten-steps.yaml"),
         TRACE: str(folder / "trace.csv"),
     }
     before = ["--json"] if name == "exec" else []
@@ -123,6 +126,18 @@ def test_no_command_is_left_out() -> None:
 def test_success(home: Home, name: str, args: list[str]) -> None:
     done = home.cli(*command(home, name, args), code=0)
     assert "error" not in one_document(done.out)
+
+
+def test_success_of_a_pool_with_a_machine(home: Home) -> None:
+    """One after the other: each needs what the one before it has done."""
+    for args in (
+        ["add", "m", "--host", "localhost", "--usd-per-hour", "1", "--folder", "own"],
+        ["reclaim", "m"],
+        ["loan", "m"],
+        ["tend", "--signal", "echo 0", "--once"],
+        ["remove", "m"],
+    ):
+        assert "error" not in one_document(home.cli("pool", *args, "--json", code=0).out)
 
 
 @pytest.mark.parametrize(
