@@ -219,7 +219,7 @@ def test_prepared_beforehand(place: Place) -> None:
     (place.folder / "modules" / "big.py").write_text("from told import *\nimport os\npid = os.getpid()")
     start = [*WARM[:-1], "big"]
     assert place.run(start, "--prepare").returncode == 0
-    wait_for(lambda: not (place.folder / "warm" / "wanted").exists(), "the agent")
+    wait_for(lambda: (place.folder / "warm" / "warm.sock").exists(), "the server")
     before = place.imports()
     script = place.script("import os, big; print(big.pid, os.getpid())")
     pids = place.run(start, script).stdout.split()
