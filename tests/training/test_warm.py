@@ -50,7 +50,6 @@ class Place:
         return [int(line) for line in file.read_text().split()] if file.exists() else []
 
     def script(self, text: str, name: str = "train.py") -> str:
-        (self.folder / "work").mkdir(exist_ok=True)
         (self.folder / "work" / name).write_text(text)
         return name
 
@@ -72,6 +71,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         "a-folder-with-a-name-so-long-that-no-socket-could-have-it-in-its-address"
     )
     (folder / "modules").mkdir()
+    (folder / "work").mkdir()
     (folder / "modules" / "told.py").write_text(
         "import os, sys\n"
         f"with open({str(folder / 'imports')!r}, 'a') as file: file.write(f'{{os.getpid()}}\\n')\n"
