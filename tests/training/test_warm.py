@@ -65,8 +65,9 @@ class Place:
         )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Of each test its own: what one has had imported, another would take for its own server's."""
     folder = tmp_path_factory.mktemp(
         "a-folder-with-a-name-so-long-that-no-socket-could-have-it-in-its-address"
     )
@@ -113,9 +114,11 @@ outer()
     "at exit": """
 import atexit, threading, time, sys
 atexit.register(print, 'last')
-threading.Thread(target=lambda: (time.sleep(0.05), print('thread'))).start()
+said = threading.Event()
+threading.Thread(target=lambda: (said.wait(), time.sleep(0.05), print('thread'))).start()
 sys.stderr.write('no newline')
 print('main')
+said.set()
 """,
     "os._exit": "import os; os._exit(3)",
     "children": """
