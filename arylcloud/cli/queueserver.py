@@ -156,12 +156,9 @@ class QueueServer(Server):
             spec = remaining(replace(state, placed=None), now_s)
             try:
                 plan = make_plan(spec, self.places, limit=ALL_OFFERS)
-            except (
-                InfeasibleError
-            ):  # a limit that cannot be kept any more: it runs all the same, as elsewhere
-                limits = spec.constraints
-                free = replace(limits, deadline_s=None, budget_usd=None, max_runtime_s=None)
-                if free == limits:
+            except InfeasibleError:  # a limit that cannot be kept any more: it runs all the same
+                free = spec.constraints.let_go()
+                if free == spec.constraints:
                     raise
                 plan = make_plan(replace(spec, constraints=free), self.places, limit=ALL_OFFERS)
             found = ways(plan.candidates, self.capacity)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from arylcloud.core.pipeline import PipelineSpec
@@ -117,6 +117,10 @@ class Constraints:
     """Per machine."""
     priced_since_s: float | None = None
     """Unix seconds: older prices, and those of unknown age, are not planned on."""
+
+    def let_go(self) -> Constraints:
+        """Without what can be used up: for a job that goes on though it cannot be kept any more."""
+        return replace(self, deadline_s=None, budget_usd=None, max_runtime_s=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,11 +132,11 @@ class Desires:
             return self.plan(spec, quoted=quoted, also=also)
         except InfeasibleError as first:
             limits = spec.constraints
-            if limits.deadline_s is None and limits.budget_usd is None and limits.max_runtime_s is None:
+            free = limits.let_go()
+            if free == limits:
                 raise
             log.info("limits cannot be met any more, going on without them: %s", first.message)
             hurry = limits.deadline_s is not None and limits.budget_usd is None
-            free = dataclasses.replace(limits, deadline_s=None, budget_usd=None, max_runtime_s=None)
             objective = Objective(cost_weight=0.0, usd_per_hour_of_waiting=1.0) if hurry else spec.objective
             return self.plan(
                 dataclasses.replace(spec, constraints=free, objective=objective), quoted=quoted, also=also

@@ -305,12 +305,10 @@ def _measured(
 def _left(state: JobState, observed: Observed, amount: float) -> tuple[float, float]:
     """(steps to do, steps of those done that no checkpoint holds)."""
     saved = state.lineage.step if state.lineage is not None else 0
-    epoch = state.epoch
     shown = [saved]
-    for member in epoch.members if epoch is not None else ():
-        beat = observed.beats.get(member.lease_id)
-        if beat is not None and beat.step is not None and beat.epoch == epoch.number:  # type: ignore[union-attr]
-            shown.append(beat.step)
+    if (epoch := state.epoch) is not None:
+        beats = [observed.beats.get(member.lease_id) for member in epoch.members]
+        shown += [b.step for b in beats if b is not None and b.step is not None and b.epoch == epoch.number]
     step = max(shown)
     return max(amount - step, amount * 1e-3), float(step - saved)
 

@@ -43,8 +43,7 @@ def scaling_of(
     objective = spec.objective
     if not any(found.values()):
         limits = spec.constraints
-        free = dataclasses.replace(limits, deadline_s=None, budget_usd=None, max_runtime_s=None)
-        alone = dataclasses.replace(alone, constraints=free)
+        alone = dataclasses.replace(alone, constraints=limits.let_go())
         found = {n: _candidate(alone, here, n, plan) for n in wanted}
         if limits.deadline_s is not None and limits.budget_usd is None:
             objective = HURRY

@@ -257,7 +257,7 @@ class DueLive:
         )
 
     def _column(self, offer: Offer) -> np.ndarray:
-        at = self.offers.index(offer) if hasattr(self, "offers") else 0
+        at = self.offers.index(offer)
         zones = len(self.grid.places)
         usd = self.grid.spot_usd[:, at] if at < zones else self.grid.on_demand_usd[:, at - zones]
         return usd[self.start :] / self.machines

@@ -117,10 +117,9 @@ def grid(trace: SpotTrace, *, tick_s: float = 600.0, machines: int = 1) -> Grid:
             f"{ticks:,} ticks of {len(trace.zones)} zones are more than {MOST_LOOKS:,} looks",
             hint="longer ticks, or a shorter trace: offset_s and duration_s are seconds",
         )
-    at_s = np.arange(ticks) * tick_s
     regions = trace.regions
     region = np.array([regions.index(region_of(place)) for place in trace.places], dtype=np.intp)
-    rows = [np.searchsorted(zone.offset_s, at_s, side="right") - 1 for zone in trace.zones]
+    rows = rows_at(trace, ticks, tick_s)
     listed = np.stack([zone.on_demand_usd_per_hour[r] for zone, r in zip(trace.zones, rows, strict=True)], 1)
     return Grid(
         tick_s=tick_s,
@@ -133,6 +132,12 @@ def grid(trace: SpotTrace, *, tick_s: float = 600.0, machines: int = 1) -> Grid:
         on_demand_usd=machines
         * np.stack([listed[:, region == r].min(axis=1) for r in range(len(regions))], 1),
     )
+
+
+def rows_at(trace: SpotTrace, ticks: int, tick_s: float) -> list[NDArray[np.intp]]:
+    """Of each zone, the row in force at 0, ``tick_s``, 2 ``tick_s``…, (ticks,)."""
+    at_s = np.arange(ticks) * tick_s
+    return [np.searchsorted(zone.offset_s, at_s, side="right") - 1 for zone in trace.zones]
 
 
 def read_spot_trace(source: str | Path) -> SpotTrace:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from arylcloud.core.errors import UsageError
 from arylcloud.planner.deadline.view import NONE, DeadlinePolicy, Market, View
 from arylcloud.simulation.deadline.replay import CHUNK, EPS_H, Job, Replays, Spread, _Run
-from arylcloud.simulation.spottraces import Grid, SpotTrace, grid
+from arylcloud.simulation.spottraces import Grid, SpotTrace, grid, rows_at
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -73,14 +73,9 @@ class Sizes:
 def elastic_grid(trace: SpotTrace, gang: Gang, *, tick_s: float = 600.0) -> tuple[Grid, Sizes]:
     """The trace as such a gang sees it: prices are the whole gang's, up is where it can run at all."""
     whole = grid(trace, tick_s=tick_s, machines=gang.most)
-    at_s = np.arange(len(whole.up)) * tick_s
-    machines = np.stack(
-        [
-            np.minimum(zone.available[np.searchsorted(zone.offset_s, at_s, side="right") - 1], gang.most)
-            for zone in trace.zones
-        ],
-        axis=1,
-    )
+    rows = rows_at(trace, len(whole.up), tick_s)
+    there = [zone.available[row] for zone, row in zip(trace.zones, rows, strict=True)]
+    machines = np.minimum(np.stack(there, axis=1), gang.most)
     return replace(whole, up=machines >= gang.least), Sizes(gang=gang, machines=machines)
 
 
