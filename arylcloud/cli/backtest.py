@@ -20,9 +20,17 @@ def backtest(
         str | None,
         typer.Option(
             metavar="FILE[#NAME]",
-            help="Capacity and prices by zone (docs/backtest.md); own: as this home has seen them;"
-            " own#p3.2xlarge: of that type.",
+            help="Capacity and prices by zone (docs/backtest.md), a file or a folder; own: as this home has"
+            " seen them; own#p3.2xlarge: of that type.",
         ),
+    ] = None,
+    ones: Annotated[
+        str | None,
+        typer.Option(metavar="up|down", help="--trace FOLDER, of published files: what a 1 in them means."),
+    ] = None,
+    usd: Annotated[
+        str | None,
+        typer.Option(metavar="SPOT,ON_DEMAND", help="--trace FOLDER: prices where its files have none."),
     ] = None,
     invent: Annotated[
         int | None, typer.Option(metavar="SEED", min=0, help="No trace: an invented one, to try things out.")
@@ -105,7 +113,7 @@ def backtest(
             "--probe-s is from 0 to 3600, --try-s more than 0 and at most --tick-s",
             hint="--probe-s 60 --try-s 90",
         )
-    found = trace_of(trace, invent)
+    found = trace_of(trace, invent, ones, usd)
     elastic = gang_of(gang, machines, job, found.instance_type, scaling)
     machines = machines if elastic is None else elastic.most
     if job is not None:

@@ -19,8 +19,20 @@ OWN = "own"
 """As a trace: this home's history."""
 
 
-def trace_of(trace: str | None, invent: int | None) -> SpotTrace:
+def trace_of(
+    trace: str | None, invent: int | None, ones: str | None = None, usd: str | None = None
+) -> SpotTrace:
+    """``ones``, ``usd``: of a folder of published files only."""
     from arylcloud.core.errors import UsageError
+
+    folder = Path(trace.partition("#")[0]) if trace else None
+    if folder is not None and str(folder) != OWN and folder.is_dir():
+        return _published(folder, (trace or "").partition("#")[2], ones, usd)
+    if ones is not None or usd is not None:
+        raise UsageError(
+            "--ones and --usd are for --trace FOLDER: a published trace, one JSON file per zone",
+            hint="docs/backtest.md tells the formats",
+        )
 
     if (trace is None) == (invent is None):
         raise UsageError(
@@ -37,6 +49,30 @@ def trace_of(trace: str | None, invent: int | None) -> SpotTrace:
 
     assert invent is not None
     return invented(invent)
+
+
+def _published(folder: Path, kind: str, ones: str | None, usd: str | None) -> SpotTrace:
+    from arylcloud.core.errors import UsageError
+    from arylcloud.simulation.cluster.throughputs import number
+    from arylcloud.simulation.zonetraces import Usd, read_zone_files, zone_files
+
+    if ones not in (None, "up", "down"):
+        raise UsageError(
+            f"--ones is {ones!r}: what 1 means, up or down", hint="docs/backtest.md says of whom"
+        )
+    kinds = zone_files(folder)
+    if not kind and len(kinds) == 1:
+        (kind,) = kinds
+    if kind not in kinds:
+        raise UsageError(
+            f"{folder}: {f'no {kind!r} in it' if kind else f'holds {len(kinds)} traces'}: {', '.join(kinds)}",
+            hint=f"name one: {folder}#{next(iter(kinds))}",
+        )
+    given = None
+    if usd is not None:
+        spot, _, listed = usd.partition(",")
+        given = Usd(spot=number(spot, "--usd", "spot"), on_demand=number(listed, "--usd", "on demand"))
+    return read_zone_files(kinds[kind], ones="up" if ones == "up" else "down" if ones else None, usd=given)
 
 
 def _own(kind: str | None) -> SpotTrace:

@@ -7,11 +7,11 @@
 * SkyNomad (github.com/andylizf/skynomad-artifact): 1 = none could be had; ``metadata.price_info`` has
   ``price`` and ``on_demand_price``, and tells these files from the others.
 
-``ones`` says which; None: a file with ``price_info`` is SkyNomad's, one with a number above 1 counts
-machines, any other is refused. Files are named by zone and kind, ``us-west-2a_k80_1.json``, or lie in a
-folder of that name as ``full.json``. Where a file has no prices, the caller's hold. Zones begin together at
-the latest ``metadata.start_time``; where none has one, they are taken to begin together, as those of one
-folder do. A look that was not made has no place in the format.
+``ones`` says which; None: files with ``price_info`` are SkyNomad's, files without it of which one has a
+number above 1 count machines, any others are refused. Files are named by zone and kind,
+``us-west-2a_k80_1.json``, or lie in a folder of that name as ``full.json``. Where a file has no prices, the
+caller's hold. Zones begin together at the latest ``metadata.start_time``; where none has one, they are taken
+to begin together, as those of one folder do. A look that was not made has no place in the format.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ Ones = Literal["up", "down"]
 MOST_MACHINES: Final = 1_000_000
 MOST_ZONES: Final = 1_000
 MOST_USD: Final = 1e6
+MOST_GAP_S: Final = 86_400.0
 _NAME: Final = re.compile(r"(?P<zone>[a-z]+(?:-[a-z]+)*-?[a-z]*\d(?:-[a-z]|[a-z]))_(?P<kind>[A-Za-z0-9_.-]+)")
 _AWS: Final = re.compile(r"([a-z]{2}(?:-[a-z]+)+-\d)[a-z]")
 _GCP: Final = re.compile(r"([a-z]+-[a-z]+\d)-[a-z]")
@@ -49,6 +50,16 @@ class Usd:
 
     spot: float
     on_demand: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    path: Path
+    gap_s: float
+    began: datetime | None
+    looks: NDArray[np.int64]
+    info: dict[str, Any] | None
+    prices: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +104,13 @@ def read_zone_files(
             f"one kind at a time, and each file by its zone: {', '.join(sorted(kinds))}",
             hint="files as us-west-2a_k80_1.json, us-west-2b_k80_1.json",
         )
-    zones = []
-    for path, name in zip(paths, names, strict=True):
-        assert name is not None
-        zones.append(_read(path, name["zone"], ones, usd, gap_s))
+    files = [_read(path, gap_s) for path in paths]
+    says = ones or _convention(files)
+    zones = [
+        _zone(file, name["zone"], says, usd)
+        for file, name in zip(files, names, strict=True)
+        if name is not None
+    ]
     if len({zone.place for zone in zones}) < len(zones):
         raise UsageError(f"{paths[0].parent}: a zone has two files", hint="a file per zone")
     begun = [zone.began for zone in zones if zone.began is not None]
@@ -130,7 +144,7 @@ def _place(zone: str, path: Path) -> str:
     )
 
 
-def _read(path: Path, zone: str, ones: Ones | None, usd: Usd | None, gap_s: float | None) -> _Zone:
+def _read(path: Path, gap_s: float | None) -> _File:
     try:
         document = json.loads(read_bounded(path))
     except (OSError, EOFError, zlib.error, ValueError, RecursionError, MemoryError) as error:
@@ -143,26 +157,47 @@ def _read(path: Path, zone: str, ones: Ones | None, usd: Usd | None, gap_s: floa
         )
     if len(data) > MOST_LOOKS:
         raise UsageError(f"{path}: {len(data):,} looks, more than {MOST_LOOKS:,}", hint="a shorter trace")
-    gap = _number(metadata.get("gap_seconds") if gap_s is None else gap_s, f"{path}: gap_seconds", 86_400.0)
-    looks = _looks(data, path)
     info = metadata.get("price_info")
     if info is not None and not isinstance(info, dict):
         raise UsageError(f"{path}: price_info is not an object", hint='{"price": 1.2, "on_demand_price": 4}')
-    says = ones or ("down" if info is not None else "up" if looks.max() > 1 else None)
-    if says is None:
-        raise UsageError(
-            f"{path}: zeros and ones, and nothing tells which of them is a machine that could be had",
-            hint="say it: up for skypilot-org/spot-traces, down for files of SkyNomad's kind",
-        )
-    if says == "down":
-        if looks.max() > 1:
-            raise UsageError(f"{path}: {looks.max()} in data, where 1 is to mean none", hint="0 and 1 only")
-        looks = 1 - looks
-    spot, on_demand = _usd(document, info or {}, usd, looks.size, path)
-    return _Zone(
-        place=_place(zone, path),
-        gap_s=gap,
+    return _File(
+        path=path,
+        gap_s=_number(
+            metadata.get("gap_seconds") if gap_s is None else gap_s, f"{path}: gap_seconds", MOST_GAP_S
+        ),
         began=_began(metadata.get("start_time"), path),
+        looks=_looks(data, path),
+        info=info,
+        prices=document.get("prices"),
+    )
+
+
+def _convention(files: Sequence[_File]) -> Ones:
+    informed = [file.info is not None for file in files]
+    if all(informed):
+        return "down"
+    if not any(informed) and max(int(file.looks.max()) for file in files) > 1:
+        return "up"
+    raise UsageError(
+        f"{files[informed.index(False)].path}: zeros and ones, and nothing tells which of them is a machine "
+        "that could be had",
+        hint="say it: up for skypilot-org/spot-traces, down for files of SkyNomad's kind",
+    )
+
+
+def _zone(file: _File, zone: str, ones: Ones, usd: Usd | None) -> _Zone:
+    looks = file.looks
+    if ones == "down":
+        if looks.max() > 1:
+            raise UsageError(
+                f"{file.path}: {looks.max()} in data, where 1 is to mean none", hint="0 and 1 only"
+            )
+        looks = 1 - looks
+    spot, on_demand = _usd(file, usd)
+    return _Zone(
+        place=_place(zone, file.path),
+        gap_s=file.gap_s,
+        began=file.began,
         available=looks,
         spot=spot,
         on_demand=on_demand,
@@ -187,11 +222,10 @@ def _number(value: Any, where: str, most: float) -> float:
     return float(value)
 
 
-def _usd(
-    document: dict[str, Any], info: dict[str, Any], usd: Usd | None, looks: int, path: Path
-) -> tuple[Floats, float]:
+def _usd(file: _File, usd: Usd | None) -> tuple[Floats, float]:
+    path, looks, info = file.path, file.looks.size, file.info or {}
     listed = info.get("on_demand_price", None if usd is None else usd.on_demand)
-    prices = document.get("prices")
+    prices = file.prices
     if prices is None:
         prices = info.get("price", None if usd is None else usd.spot)
     if listed is None or prices is None:
