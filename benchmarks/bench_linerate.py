@@ -8,8 +8,8 @@ of its own. CPU seconds are the client's, user + system, per GiB. What has to ho
 
 * CPU: at most 1.0 s per GiB above plain obstore, digests included; both ways
 * wall: at least 0.9 of the fastest of the three; 0.7 of a plain copy where the store is a folder in memory
-  (down, the fastest is obstore, which checks nothing: on cores that are all busy a digest has to cost less than
-  a tenth of what client and server use together, printed as "room for a digest")
+  (down, the fastest is obstore, which checks nothing: on cores that are all busy a digest has to cost less
+  than a ninth of what client and server use together, printed as "room for a digest")
 * a second checkpoint with a tenth of its bytes changed sends at most 12 %
 * memory: at most 300 MB, whatever the size
 
