@@ -146,21 +146,17 @@ class QueueServer(Server):
         """What it gets out of each kind of GPU, as ``plan`` would say now."""
         from arylcloud.cli.assemble import ALL_OFFERS
         from arylcloud.cli.compose import make_plan
-        from arylcloud.core.errors import ArylError, InfeasibleError
+        from arylcloud.core.errors import ArylError
         from arylcloud.launcher.desire import remaining
+        from arylcloud.launcher.duedate import within_limits
 
         made_s, found = self._plans.get(state.job_id, (float("-inf"), {}))
         if time.monotonic() - made_s < PLAN_S:
             return found
         try:
             spec = remaining(replace(state, placed=None), now_s)
-            try:
-                plan = make_plan(spec, self.places, limit=ALL_OFFERS)
-            except InfeasibleError:  # a limit that cannot be kept any more: it runs all the same
-                free = spec.constraints.let_go()
-                if free == spec.constraints:
-                    raise
-                plan = make_plan(replace(spec, constraints=free), self.places, limit=ALL_OFFERS)
+            # a limit that cannot be kept any more: it runs all the same, as it would alone
+            plan = within_limits(spec, lambda spec: make_plan(spec, self.places, limit=ALL_OFFERS))
             found = ways(plan.candidates, self.capacity)
             self._no_plan.pop(state.job_id, None)
         except ArylError as error:  # what was known is better than nothing; else it waits, and says so

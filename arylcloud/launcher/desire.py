@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from arylcloud.core.cadence import daly_interval_s
-from arylcloud.core.errors import ArylError, InfeasibleError
+from arylcloud.core.errors import ArylError
 from arylcloud.core.events import BaselineQuoted
-from arylcloud.core.job import JobSpec, Objective, Work
+from arylcloud.core.job import JobSpec, Work
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.plan import Candidate, Plan
 from arylcloud.core.ports import Provider
 from arylcloud.launcher.actions import Desired, DueStart, MoveAdvice, Observed, Scaling, Timing
-from arylcloud.launcher.duedate import late, way_out
+from arylcloud.launcher.duedate import late, way_out, within_limits
 from arylcloud.launcher.offers import barred
 from arylcloud.launcher.queueview import held_to, on_gpu
 from arylcloud.launcher.quotes import KEEP_S, Quotes, deciding
@@ -116,7 +116,8 @@ class Desires:
         if state.size_pinned and state.size is not None:
             spec = dataclasses.replace(spec, nodes_min=state.size, nodes_max=state.size)
         quoted = self._quoted(state, here, now_s)
-        plan = self._within_limits(spec, quoted, () if here is None else (here,))
+        also = () if here is None else (here,)
+        plan = within_limits(spec, lambda spec: self.plan(spec, quoted=quoted, also=also))
         return plan if state.placed is None else held_to(plan, state.placed)
 
     def _quoted(self, state: JobState, here: Offer | None, now_s: float) -> tuple[Offer, ...]:
@@ -126,21 +127,6 @@ class Desires:
         if here is not None and here.usd_per_hour is not None:
             quoted += (here,)
         return quoted
-
-    def _within_limits(self, spec: JobSpec, quoted: Sequence[Offer], also: Sequence[Offer]) -> Plan:
-        try:
-            return self.plan(spec, quoted=quoted, also=also)
-        except InfeasibleError as first:
-            limits = spec.constraints
-            free = limits.let_go()
-            if free == limits:
-                raise
-            log.info("limits cannot be met any more, going on without them: %s", first.message)
-            hurry = limits.deadline_s is not None and limits.budget_usd is None
-            objective = Objective(cost_weight=0.0, usd_per_hour_of_waiting=1.0) if hurry else spec.objective
-            return self.plan(
-                dataclasses.replace(spec, constraints=free, objective=objective), quoted=quoted, also=also
-            )
 
     def _current_scaling(
         self, state: JobState, observed: Observed, plan: Plan, now_s: float

@@ -1,4 +1,4 @@
-"""A deadline while the job runs: said early when it cannot be kept, and the way out while there is one. Pure.
+"""A deadline while the job runs: said early when it cannot be kept, and the way out while there is one.
 
 The planner's ranking keeps deadlines as long as some place keeps them at p90 (``planner/evaluate``), and its
 ``advise`` leaves a place that does not. This is for what comes after: no place is safe any more.
@@ -6,14 +6,45 @@ The planner's ranking keeps deadlines as long as some place keeps them at p90 (`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from arylcloud.core.errors import InfeasibleError
+from arylcloud.core.job import JobSpec, Objective
 from arylcloud.core.offer import Market
-from arylcloud.core.plan import Candidate
+from arylcloud.core.plan import Candidate, Plan
 
+log = logging.getLogger(__name__)
+HURRY: Final = Objective(cost_weight=0.0, usd_per_hour_of_waiting=1.0)
+"""Once the deadline cannot be kept any more: the sooner the better."""
 SPARE_H: Final = 0.1
 """Market hours: with less to spare on demand, one loss on spot could not be made good."""
+
+
+def let_go(spec: JobSpec) -> JobSpec | None:
+    """The job that goes on though a limit cannot be kept any more: without those that can be used up, and by
+    time where the deadline is the one. None = it has no such limit."""
+    limits = spec.constraints
+    free = limits.let_go()
+    if free == limits:
+        return None
+    hurry = limits.deadline_s is not None and limits.budget_usd is None
+    return dataclasses.replace(spec, constraints=free, objective=HURRY if hurry else spec.objective)
+
+
+def within_limits(spec: JobSpec, plan: Callable[[JobSpec], Plan]) -> Plan:
+    """What ``plan`` says of the job; where nothing keeps its limits any more, of the job without them.
+    InfeasibleError: nothing serves it even so, or it has none. Other errors are ``plan``'s."""
+    try:
+        return plan(spec)
+    except InfeasibleError as first:
+        free = let_go(spec)
+        if free is None:
+            raise
+        log.info("limits cannot be met any more, going on without them: %s", first.message)
+        return plan(free)
 
 
 def late(left_s: float | None, candidates: Sequence[Candidate]) -> str | None:

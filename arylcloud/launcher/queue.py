@@ -4,12 +4,13 @@ A policy that divides time says what part of its time each job should have on ea
 placements of it, as in Gavel (OSDI 2020, §5) and with the simulator's own kernels: whoever is furthest behind
 its share is first, whole gangs only, what is left goes to whoever fits. Beyond that: nobody makes way within
 a round, or for someone who is hardly further behind; a job that stops holds its GPUs until its machines are
-gone, and what they are kept for is given to nobody else meanwhile.
+gone, and what they are kept for is given to nobody else meanwhile. Kinds that are about the same to a job
+count as one for its claim: it stays where it is, and takes what is free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,6 +24,9 @@ from arylcloud.planner.kernels.rounds import priorities
 Solve = Callable[[ClusterProblem, np.random.Generator], Allocation]
 LEAD: Final = 1.25
 """Whoever runs makes way only for one whose claim is so many times as large."""
+ALIKE: Final = 4 / 3
+"""Kinds are about the same to a job where neither is more than so many times as fast, or as dear, as the
+other: less than that does not pay for saving, ending and beginning again every few rounds."""
 FIRST_S: Final = 0.5
 """Of a round: what everyone is taken to have had of everything at first, so that claims are finite."""
 SAVE_S: Final = 60.0
@@ -52,14 +56,22 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """One job on one kind of GPU."""
+    """One job on one kind of GPU, or on any of those that are about the same to it."""
 
     job: QueueJob
     gpu: str
-    size: float
-    """Its share over what it has had of it."""
-    share: float
-    had: float
+    alike: tuple[str, ...] = ()
+    """These kinds, ``gpu`` among them."""
+    own: float = 0.0
+    """Its share of ``gpu`` alone."""
+    size: float = 0.0
+    """Its share of them over what it has had of them."""
+    share: float = 0.0
+    had: float = 0.0
+
+    @property
+    def here(self) -> bool:
+        return self.job.on in self.alike
 
 
 def decide(view: QueueView, policy: str, solve: Solve, rng: np.random.Generator) -> Decision:
@@ -81,7 +93,8 @@ def decide(view: QueueView, policy: str, solve: Solve, rng: np.random.Generator)
     burn = _burn_usd_per_hour(view)
     for claim in wanted:
         job = claim.job
-        why = f"{policy}: {claim.share:.0%} of its time on {claim.gpu}, it has had {claim.had:.0%}"
+        kinds = " or ".join(claim.alike or (claim.gpu,))
+        why = f"{policy}: {claim.share:.0%} of its time on {kinds}, it has had {claim.had:.0%}"
         if job.on is None:
             cost = job.usd_per_hour[claim.gpu]
             round_usd = (burn + cost) * _round_h(view)
@@ -154,24 +167,41 @@ def _claims(view: QueueView, solve: Solve, rng: np.random.Generator) -> list[_Cl
     had = np.array([[j.received_s.get(gpu, 0.0) for j in view.jobs] for gpu in kinds], dtype=np.float64)
     had += FIRST_S * view.round_s
     given: F = had.sum(axis=1)
-    ratio = priorities(share, had, given)
-    part = had / np.maximum(had.sum(axis=0), 1e-9)
-    found = [
-        _Claim(job, gpu, float(ratio[m, n]), float(share[m, n]), float(part[m, n]))
-        for m, gpu in enumerate(kinds)
-        for n, job in enumerate(view.jobs)
-        if share[m, n] > 1e-6 and problem.throughput[n, m] > 0
-    ]
+    found: list[_Claim] = []
+    for n, job in enumerate(view.jobs):
+        able = [m for m in range(len(kinds)) if problem.throughput[n, m] > 0]
+        same = np.array([[_alike(job, kinds[a], kinds[b]) for b in able] for a in able])
+        part, ours, of_all = same @ share[able, n], same @ had[able, n], same @ given[able]
+        size = priorities(part[:, None], ours[:, None], of_all)[:, 0]
+        for row, m in enumerate(able):
+            if share[m, n] > 1e-6:
+                names = tuple(kinds[k] for k, it_is in zip(able, same[row], strict=True) if it_is)
+                found.append(
+                    _Claim(
+                        job,
+                        kinds[m],
+                        alike=names,
+                        own=float(share[m, n]),
+                        size=float(size[row]),
+                        share=float(part[row]),
+                        had=float(ours[row] / of_all[row]),
+                    )
+                )
     at = {job.job_id: n for n, job in enumerate(view.jobs)}
-    return sorted(
-        found, key=lambda c: (-c.size * (LEAD if c.job.on == c.gpu else 1.0), at[c.job.job_id], c.gpu)
-    )
+    return sorted(found, key=lambda c: (-c.size * (LEAD if c.here else 1.0), at[c.job.job_id], -c.own, c.gpu))
+
+
+def _alike(job: QueueJob, one: str, other: str) -> bool:
+    """Whether these kinds are about the same to it, by what it gets out of them and by what they cost."""
+    pairs = ((by.get(one, 0.0), by.get(other, 0.0)) for by in (job.rate, job.usd_per_hour))
+    return all(max(pair) <= ALIKE * min(pair) for pair in pairs)
 
 
 def _placed(view: QueueView, claims: list[_Claim]) -> list[_Claim]:
     """Whole gangs, a job at most once: whoever may not be disturbed, then by claim, then whoever fits. Who
     leaves counts as gone: a start waits until it is."""
     room = dict(view.capacity)
+    idle = {gpu: n - sum(job.held.get(gpu, 0) for job in view.jobs) for gpu, n in view.capacity.items()}
     taken: list[_Claim] = []
     seen: set[str] = set()
 
@@ -183,6 +213,8 @@ def _placed(view: QueueView, claims: list[_Claim]) -> list[_Claim]:
         if anyhow or need <= room.get(gpu, 0):
             room.setdefault(gpu, 0)
             room[gpu] -= need
+            if gpu != job.on and need <= idle[gpu]:
+                idle[gpu] -= need
             seen.add(job.job_id)
             taken.append(claim)
 
@@ -191,22 +223,33 @@ def _placed(view: QueueView, claims: list[_Claim]) -> list[_Claim]:
         if job.on is None or job.leaving:
             continue
         if fresh or not view.boundary or job.on not in view.capacity:  # there it is in nobody's way
-            take(_Claim(job, job.on, 0.0, 0.0, 0.0), anyhow=True)
+            take(_Claim(job, job.on), anyhow=True)
     for claim in claims:
         if claim.job.leaving:
             continue
-        if claim.job.on is None or claim.job.on == claim.gpu or view.boundary:
-            take(claim)
+        if claim.job.on is None or claim.here or view.boundary:
+            for gpu in _choices(claim, idle):
+                take(replace(claim, gpu=gpu))
     for job in view.jobs:  # whoever cannot be compared goes on while there is room
         if job.on is not None and not job.leaving and job.on not in job.rate:
-            take(_Claim(job, job.on, 0.0, 0.0, 0.0))
+            take(_Claim(job, job.on))
     for job in view.jobs if view.backfill else ():  # nothing is left idle that somebody can use
         if job.leaving:
             continue
         for gpu in sorted(job.rate, key=lambda gpu: (-job.rate[gpu], gpu)):
             if job.on is None or job.on == gpu:
-                take(_Claim(job, gpu, 0.0, 0.0, 0.0))
+                take(_Claim(job, gpu))
     return taken
+
+
+def _choices(claim: _Claim, idle: Mapping[str, int]) -> list[str]:
+    """Where a claim is met, the best first: where the job is, unless its turn there has brought no machine;
+    what is free now; what comes free."""
+    job = claim.job
+    others = [gpu for gpu in claim.alike if gpu != job.on]
+    others.sort(key=lambda gpu: (job.gpus[gpu] > idle.get(gpu, 0), gpu != claim.gpu, -job.rate[gpu], gpu))
+    here = [gpu for gpu in claim.alike if gpu == job.on]
+    return [*others, *here] if job.bare else [*here, *others]
 
 
 def _left_usd(view: QueueView) -> float | None:

@@ -46,6 +46,8 @@ class QueueJob:
     """What its machines cost now, as far as that is known."""
     held_s: float = 0.0
     """For so long: since its turn was given, whether it has machines or not."""
+    bare: bool = False
+    """It has its turn, and no machine."""
     leaving: bool = False
     """It has been asked to stop: it holds its GPUs still."""
     deadline_s: float | None = None
@@ -138,6 +140,7 @@ def queue_job(
         keeps=keeps,
         burn_usd_per_hour=_burn_usd_per_hour(state),
         held_s=now_s - (leases_s if turn is None else turn.begin_s),
+        bare=on is not None and all(lease.instance_id is None for lease in state.open_leases),
         leaving=on is not None and (state.phase is JobPhase.STOPPING or state.stop is not None),
         deadline_s=None if limit_s is None else max(1.0, limit_s - age_s),
     )

@@ -15,10 +15,8 @@ from arylcloud.core.job import JobSpec, MarketChoice, Objective, Resources
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.plan import Candidate, Plan
 from arylcloud.launcher.actions import Scaling
+from arylcloud.launcher.duedate import let_go
 from arylcloud.planner.migrate import running_usd
-
-HURRY = Objective(cost_weight=0.0, usd_per_hour_of_waiting=1.0)
-"""Where no size meets the deadline any more: the sooner the better."""
 
 
 def scaling_of(
@@ -40,13 +38,11 @@ def scaling_of(
     wanted = [n for n in wanted if spec.nodes_min <= n <= spec.nodes_max]
     alone = _on(spec, here)
     found = {n: _candidate(alone, here, n, plan) for n in wanted}
-    objective = spec.objective
-    if not any(found.values()):
-        limits = spec.constraints
-        alone = dataclasses.replace(alone, constraints=limits.let_go())
+    free = None if any(found.values()) else let_go(alone)
+    if free is not None:
+        alone = free
         found = {n: _candidate(alone, here, n, plan) for n in wanted}
-        if limits.deadline_s is not None and limits.budget_usd is None:
-            objective = HURRY
+    objective = alone.objective
     known = {n: c for n, c in found.items() if c is not None}
     if not known:
         return None

@@ -140,17 +140,20 @@ def test_one_whose_turn_cannot_begin_holds_up_nobody(
 def test_a_limit_that_cannot_be_kept_any_more(
     limited: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The job runs all the same, as it would without a queue."""
+    """The job runs all the same, as it would without a queue: past its deadline in a hurry."""
+    objectives: list[str] = []
 
     def plan(spec: JobSpec, *_: object, **__: object) -> Any:
         if spec.constraints.deadline_s is not None or not limited:
             raise InfeasibleError("nothing is left of its deadline")
+        objectives.append(spec.objective.name)
         return type("Found", (), {"candidates": (a_way("T4", 1),)})
 
     monkeypatch.setattr(compose, "make_plan", plan)
     shared = a_shared(tmp_path, replace(SPEC, constraints=Constraints(deadline_s=60.0 if limited else None)))
     a_server(shared).look()
     assert holds(shared.state("a")) == limited
+    assert objectives == ["time"] * limited
     assert ("waits: nothing is left" in capsys.readouterr().err) == (not limited)
 
 

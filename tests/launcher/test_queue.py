@@ -74,7 +74,7 @@ def views(draw: st.DrawFn) -> QueueView:
     jobs = []
     for n in range(draw(st.integers(0, 6))):
         count = draw(st.sampled_from((1, 1, 2, 4)))
-        fast = draw(st.sampled_from((1.0, 0.5)))
+        fast = draw(st.sampled_from((1.0, 0.5, 0.9)))
         on = draw(st.sampled_from((None, *capacity, "L4")))  # L4: of its own, outside the capacity
         unknown = on is not None and draw(st.booleans())  # no plan says what it gets out of any GPU
         more = draw(st.sampled_from((0, 0, 1)))  # than it would take now: a move, or it was resized
@@ -86,7 +86,7 @@ def views(draw: st.DrawFn) -> QueueView:
         price = draw(st.sampled_from((0.0, 1.0)))
         job = queued(f"j{n}", count=count)
         rate = {"V100": fast, "K80": 1.0 if fast < 1 else 0.25}
-        usd = {"V100": price * count, "K80": price * count / 2}
+        usd = {"V100": price * count, "K80": price * count / draw(st.sampled_from((1, 2)))}
         jobs.append(
             replace(
                 job,
@@ -97,6 +97,7 @@ def views(draw: st.DrawFn) -> QueueView:
                 on=on,
                 held_s=draw(st.sampled_from((0.0, 10 * ROUND_S))),
                 leaving=on is not None and draw(st.booleans()),
+                bare=on is not None and draw(st.booleans()),
                 held={} if on is None else {on: count + more},
                 keeps=0 if on is None else count + draw(st.sampled_from((0, more))),
                 burn_usd_per_hour=price * count if unknown else 0.0,
@@ -147,8 +148,11 @@ def test_laws(found: QueueView, name: str) -> None:
         assert all(by_id[j].held_s >= ROUND_S for j in stops), "not before a round is over"
 
 
-def live(jobs: Mapping[str, int], rounds: int, name: str) -> dict[str, float]:
-    """Rounds that each job held GPUs for, all of them there from the beginning and never ending."""
+def live(
+    jobs: Mapping[str, int], rounds: int, name: str, stopped: list[str] | None = None, **changes: object
+) -> dict[str, float]:
+    """Rounds that each job held GPUs for, all of them there from the beginning and never ending; ``stopped``:
+    for who makes way."""
     had: dict[str, dict[str, float]] = {j: {} for j in jobs}
     on: dict[str, str] = {}
     since: dict[str, int] = {}
@@ -162,6 +166,7 @@ def live(jobs: Mapping[str, int], rounds: int, name: str) -> dict[str, float]:
                         received_s=had[j],
                         on=on.get(j),
                         held_s=(now - since.get(j, 0)) * ROUND_S,
+                        **changes,
                     )
                     for j, count in jobs.items()
                 ),
@@ -170,6 +175,8 @@ def live(jobs: Mapping[str, int], rounds: int, name: str) -> dict[str, float]:
             decision = decided(found, name)
             for stop in decision.stops:
                 del on[stop.job_id]
+                if stopped is not None:
+                    stopped.append(stop.job_id)
             for start in decision.starts:
                 on[start.job_id], since[start.job_id] = start.gpu, now
         used = dict.fromkeys(found.capacity, 0)
@@ -193,6 +200,55 @@ def test_nobody_starves(name: str) -> None:
 def test_enough_for_all_and_nobody_is_disturbed() -> None:
     got = live({f"j{n}": 1 for n in range(4)}, 20, "max_min_fairness_perf")
     assert set(got.values()) == {20.0}
+
+
+ALIKE: dict[str, Any] = {"rate": {"V100": 1.0, "K80": 0.9}}
+
+
+@pytest.mark.parametrize("name", ["max_min_fairness", "max_min_fairness_perf", "min_total_duration"])
+def test_kinds_that_are_about_the_same_are_not_taken_in_turns(name: str) -> None:
+    """Fairness to the last percent would have the jobs change places for ever."""
+    stopped: list[str] = []
+    assert set(live({"a": 2, "b": 2}, 20, name, stopped, **ALIKE).values()) == {20.0}
+    assert stopped == []
+    got = live({"a": 2, "b": 2}, 20, name, stopped, rate={"V100": 1.0, "K80": 0.25})
+    assert stopped, "where one is far slower they do"
+    assert min(got.values()) > 15
+
+
+def test_three_on_two_kinds_that_are_about_the_same() -> None:
+    """Who makes way makes it for the one who waits, and for nobody else."""
+    stopped: list[str] = []
+    rounds = 30
+    got = live({"a": 2, "b": 2, "c": 2}, rounds, "max_min_fairness_perf", stopped, **ALIKE)
+    assert min(got.values()) > 0.55 * rounds, got
+    assert len(stopped) <= rounds
+
+
+def test_what_is_free_now_is_taken_where_it_is_about_the_same() -> None:
+    """A V100 is its best, and one comes free once its machine is gone; a K80 serves as well, now."""
+    a = queued("a", count=2, on="V100", leaving=True, **ALIKE)
+    b = queued("b", count=2, received_s={"K80": 5000.0}, **ALIKE)
+    (start,) = decided(view(a, b, boundary=False)).starts
+    assert start.gpu == "K80"
+    assert " of its time on V100 or K80, " in start.why
+    dear = replace(b, usd_per_hour={"V100": 1.0, "K80": 2.0})
+    assert not decided(view(a, dear, boundary=False, backfill=False)).starts, (
+        "twice the money is not the same"
+    )
+
+
+@pytest.mark.parametrize(
+    ("bare", "rate", "moves"), [(True, 0.9, True), (False, 0.9, False), (True, 0.25, False)]
+)
+def test_a_turn_that_has_brought_no_machine_is_tried_elsewhere(bare: bool, rate: float, moves: bool) -> None:
+    """The clouds have no V100 now. Where they have machines, it stays."""
+    job = queued("a", count=2, on="V100", bare=bare, held_s=2 * ROUND_S, rate={"V100": 1.0, "K80": rate})
+    job = replace(job, received_s={"V100": 2 * ROUND_S})
+    decision = decided(view(job), "fifo_perf")
+    assert [s.job_id for s in decision.stops] == ["a"] * moves
+    assert all(s.why.endswith("it moves there") for s in decision.stops)
+    assert not decided(view(replace(job, held_s=0.5 * ROUND_S)), "fifo_perf").stops, "not within a round"
 
 
 def test_a_gang_is_not_starved_by_those_who_fit() -> None:

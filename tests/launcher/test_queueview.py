@@ -130,7 +130,12 @@ def test_a_turn_without_machines_is_a_turn() -> None:
     job = queue_job(placed(), {"V100": a_way("V100", 2)}, NOW_S, 0.0)
     assert job is not None
     assert (job.on, job.held_s, job.received_s) == ("V100", 500.0, {"V100": 500.0})
-    assert job.held == {"V100": 2}
+    assert (job.held, job.bare) == ({"V100": 2}, True)
+    asked = {i: replace(x, instance_id=None) for i, x in leases("V100", 2).items()}
+    for found, bare in ((asked, True), (leases("V100", 1), False)):
+        other = queue_job(placed(leases=found), {"V100": a_way("V100", 2)}, NOW_S, 0.0)
+        assert other is not None
+        assert other.bare == bare
     rival = queued("b", count=2, gpus={"V100": 2}, rate={"V100": 1.0}, usd_per_hour={"V100": 0.0})
     assert [s.job_id for s in decided(view(job, rival)).stops] == ["a"], "others have waited for it"
 
