@@ -21,6 +21,10 @@ USER_DATA_BYTES = 12_000
 """Ours; AWS takes 16 KB."""
 RUNTIME_BYTES = 400_000_000
 """Unpacked."""
+TRIES = 8
+"""Half a minute: a web server is away for long, or the link is no good."""
+FILE_TRIES = 34
+"""Five minutes, as the agent waits for its store (``opening.STORE_WAIT_S``): a disk may be mounted late."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -124,7 +128,7 @@ def user_data(
     until_s: float | None,
     metadata: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
-    fetch_tries: int = 8,
+    fetch_tries: int | None = None,
     boot_url: str | None = None,
 ) -> str:
     """The stub for one machine.
@@ -163,7 +167,9 @@ def user_data(
         if not _NAME.fullmatch(name) or "\0" in value:
             raise UsageError(f"{name!r} cannot be set in an environment")
         lines.append(f"export {name}={shlex.quote(value)}")
-    fetch = _FETCH.replace("@LIMIT@", str(RUNTIME_BYTES)).replace("@TRIES@", str(fetch_tries))
+    usual = FILE_TRIES if (boot_url or runtime_url).startswith("file:") else TRIES
+    tries = usual if fetch_tries is None else fetch_tries
+    fetch = _FETCH.replace("@LIMIT@", str(RUNTIME_BYTES)).replace("@TRIES@", str(tries))
     stub = _STUB.replace("@FETCH@", fetch).replace("@ENV@", "\n".join(lines))
     if len(stub.encode()) > USER_DATA_BYTES:
         raise UsageError(

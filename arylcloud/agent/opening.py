@@ -3,6 +3,7 @@
 A machine of the store's own cloud has a role, a service account or a managed identity; obstore asks the
 metadata service, and so renews it without anybody's help. To a machine of another cloud credentials are lent:
 the first by way of the boot stub, the next by the mailbox, where the launcher lays them down in good time.
+A folder may be on a disk that is mounted late.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any
 
 from arylcloud.agent.config import EC2_METADATA_URL, LENT_FILE, Config
 from arylcloud.checkpoint.store import open_store
+from arylcloud.core.clock import Clock, SystemClock
 from arylcloud.core.codec import loads
-from arylcloud.core.errors import ArylError
+from arylcloud.core.errors import ArylError, StoreError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import LENT_KEY, LentDoc
 from arylcloud.core.stores import cloud_of
@@ -27,20 +29,47 @@ LOOK_S = 60.0
 LEAST_S = 1.0
 MARGIN_S = 600.0
 """Before a loan's end: to save, and to upload."""
+STORE_WAIT_S = 300.0
+"""For a folder that is not there when the machine boots: less than the launcher waits for a machine that is
+not heard."""
 MSI_PATH = "/metadata/identity/oauth2/token"
 
 
-def open_prefix(config: Config) -> tuple[ObjectStore, Lent | None]:
-    """Never makes a folder: it is there, or this is the wrong place. Where credentials are lent, the thread
-    that renews them, to be started (``renew_from``). Raises UsageError, StoreError, IntegrityError."""
+def open_prefix(config: Config, *, clock: Clock | None = None) -> tuple[ObjectStore, Lent | None]:
+    """Never makes a folder: it is there, comes within ``STORE_WAIT_S`` and before the lease's end, or this is
+    the wrong place. Where credentials are lent, the thread that renews them, to be started (``renew_from``).
+    Raises UsageError, StoreError, IntegrityError."""
     options: dict[str, Any] = dict(config.store_options)
     file = config.home / LENT_FILE
     if not file.exists():
         options.update(_metadata(config))
-        return open_store(config.prefix_uri, create=False, **options), None
+        return _patiently(config, options, SystemClock() if clock is None else clock), None
     lent = Lent(loads(LentDoc, file.read_bytes(), what=LENT_FILE), log=_say)
     file.unlink()  # from here on in memory only
     return open_store(config.prefix_uri, create=False, credential_provider=lent, **options), lent
+
+
+def _patiently(config: Config, options: dict[str, Any], clock: Clock) -> ObjectStore:
+    began_s = clock.monotonic_s()
+    pause_s, said = 0.5, False
+    while True:
+        try:
+            return open_store(config.prefix_uri, create=False, **options)
+        except StoreError as error:
+            waited_s = clock.monotonic_s() - began_s
+            left_s = STORE_WAIT_S - waited_s
+            if config.until_s is not None:
+                left_s = min(left_s, config.until_s - clock.now_s())
+            if left_s <= 0.0:
+                raise StoreError(
+                    f"{error.message}: this machine has waited {waited_s:.0f} s for it",
+                    hint="mount it before the machine starts, or name a store that its machines reach",
+                ) from error
+            if not said:
+                _say(f"waiting for the store: {error.message}")
+                said = True
+            clock.sleep(min(pause_s, left_s))
+            pause_s = min(10.0, 2 * pause_s)
 
 
 def _metadata(config: Config) -> dict[str, str]:

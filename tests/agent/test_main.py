@@ -11,9 +11,11 @@ from arylcloud.checkpoint.store import file_uri
 
 
 def test_a_mailbox_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    """A disk that is not mounted here: an agent in an empty folder of its own would wait for nobody."""
+    """A disk that is not mounted here, and not before the lease's end: an agent in an empty folder of its own
+    would wait for nobody."""
     missing = tmp_path / "store" / "jobs" / "gpt-0a1b2c3d"
     names = {"ARYL_PREFIX_URI": file_uri(missing), "ARYL_JOB_ID": "gpt-0a1b2c3d", "ARYL_LEASE_ID": "lease-a"}
+    names["ARYL_UNTIL_S"] = "1.0"
     done = subprocess.run(
         [sys.executable, "-m", "arylcloud.agent"],
         env={**os.environ, **names},

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from arylcloud.agent.config import LENT_FILE, from_environment
-from arylcloud.agent.opening import Lent, open_prefix
+from arylcloud.agent.opening import STORE_WAIT_S, Lent, open_prefix
 from arylcloud.checkpoint.memory import MemoryStore
+from arylcloud.checkpoint.store import file_uri
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.codec import dumps
-from arylcloud.core.errors import IntegrityError, UsageError
+from arylcloud.core.errors import IntegrityError, StoreError, UsageError
 from arylcloud.core.protocol import LENT_KEY, LentDoc
 
 NEEDED = {"ARYL_JOB_ID": "digits-1", "ARYL_LEASE_ID": "l1"}
@@ -115,3 +116,44 @@ def test_commands_do_not_see_how_the_store_is_opened() -> None:
     from arylcloud.agent.config import PRIVATE
 
     assert {"ARYL_STORE_OPTIONS", "ARYL_BOOT_URL", "ARYL_RUNTIME_URL"} <= PRIVATE
+
+
+class Mounting(ManualClock):
+    """Some seconds after the machine has booted, the disk is there."""
+
+    def __init__(self, folder: Path, after_s: float) -> None:
+        super().__init__(1000.0)
+        self.folder, self.there_s = folder, 1000.0 + after_s
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        ManualClock.sleep(self, seconds)
+        if self.at_s >= self.there_s:
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+
+def test_a_disk_that_is_mounted_late_is_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "mnt" / "jobs" / "digits-1"
+    clock = Mounting(folder, 60.0)
+    config = from_environment({**NEEDED, "ARYL_PREFIX_URI": file_uri(folder)}, tmp_path)
+    store, lent = open_prefix(config, clock=clock)
+    assert (store.uri, lent) == (file_uri(folder), None)
+    assert clock.at_s <= 1000.0 + 60.0 + 10.0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"arylcloud: waiting for the store: there is no object store at {store.uri}"
+
+
+@pytest.mark.parametrize(("until", "waited_s"), [("", STORE_WAIT_S), ("1020", 20.0), ("900", 0.0)])
+def test_a_disk_that_is_never_mounted_ends_the_machine_and_says_so(
+    until: str, waited_s: float, tmp_path: Path
+) -> None:
+    """Within bounds, and within the lease."""
+    clock = ManualClock(1000.0)
+    uri = file_uri(tmp_path / "mnt")
+    config = from_environment({**NEEDED, "ARYL_PREFIX_URI": uri, "ARYL_UNTIL_S": until}, tmp_path)
+    with pytest.raises(StoreError, match=f"no object store at {uri}: .* has waited {waited_s:.0f} s for it"):
+        open_prefix(config, clock=clock)
+    assert clock.at_s == 1000.0 + waited_s
+    assert not (tmp_path / "mnt").exists()
