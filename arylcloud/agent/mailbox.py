@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from arylcloud.agent.shipper import one_line
+from arylcloud.agent.waiting import HASTE_S, pause_s
 from arylcloud.checkpoint.storetime import age_s
 from arylcloud.core.clock import Clock
 from arylcloud.core.codec import loads
@@ -17,6 +18,8 @@ from arylcloud.core.protocol import EPOCHS_PREFIX, LAUNCHER_KEY, EpochDoc, Launc
 
 EPOCH_POLL_S = 0.3
 LAUNCHER_POLL_S = 2.0
+MOST_S = 1.8
+"""However long a job waits: what it waits for is seen within two seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,10 @@ class Mailbox(threading.Thread):
         self._halt = threading.Event()
         self._seen = Seen()
         self._next = 0
+        self._drain: int | None = None
+        self._drain_since_s = 0.0
+        """When (monotonic) it was first seen."""
+        self._haste_s = HASTE_S * pace
         self._launcher_read_s = float("-inf")
         self._launcher_at_s: float | None = None
         self._hard_until_s: float | None = None
@@ -71,8 +78,7 @@ class Mailbox(threading.Thread):
         while not self._halt.is_set():
             try:
                 self.poll()
-                # between a drain and the epoch after it, a whole job waits
-                wait_s = self._poll_s if self.seen.drain is None else self._poll_s / 3
+                wait_s = self._pause_s()
             except Exception as error:  # noqa: BLE001 - training goes on without a mailbox
                 problem = f"the mailbox cannot be read: {one_line(error)}"
                 with self._lock:
@@ -81,6 +87,18 @@ class Mailbox(threading.Thread):
                     self._log(problem)
                 wait_s = min(5.0, wait_s * 2)
             self._halt.wait(wait_s)
+
+    def _pause_s(self) -> float:
+        """Between a drain and the epoch after it, a whole job waits."""
+        drain, now_s = self.seen.drain, self._clock.monotonic_s()
+        if drain != self._drain:
+            self._drain, self._drain_since_s = drain, now_s
+        if drain is None:
+            return self._poll_s
+        still_s = now_s - self._drain_since_s
+        if still_s < self._haste_s:
+            return self._poll_s / 3
+        return pause_s(self._poll_s, still_s, most_s=MOST_S, haste_s=self._haste_s)
 
     def poll(self) -> None:
         """Raises StoreError."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from arylcloud.agent.decide import Outcome
 from arylcloud.agent.shipper import one_line
 from arylcloud.agent.sync import CheckpointSync, keep_only
+from arylcloud.agent.waiting import HASTE_S, pause_s
 from arylcloud.checkpoint.drafts import Copy
 from arylcloud.checkpoint.restore import Near, list_manifests, read_manifest, restore
 from arylcloud.checkpoint.store import map_error
@@ -22,11 +23,11 @@ from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import EpochDoc, Manifest
 
 PREFETCH_S = 1.0
+PREFETCH_MOST_S = 10.0
+"""Where no checkpoint has come for long: a list is the dearest look."""
 DRAIN_POLL_S = 0.1
 """While the old machines save, of what they have sent so far: a small read."""
 DRAIN_LIST_S = 0.3
-DRAIN_STILL_S = 120.0
-"""Nothing has been sent for so long: what the job waits for now is something else, and reads are paid for."""
 TRUST_S = 60.0
 """What was verified so recently is not read again."""
 NO_SPACE_TRIES = 5
@@ -77,6 +78,8 @@ class Restorer(threading.Thread):
         self._listed_s = float("-inf")
         self._stirred_s = float("-inf")
         """When (monotonic) the drain was heard of, or a draft of it found."""
+        self._news_s = float("-inf")
+        """When (monotonic) it began to look for checkpoints, or one came."""
         self._failed: str | None = None
         """What has been said of following, and not become better."""
         self._wanted = 0
@@ -100,19 +103,19 @@ class Restorer(threading.Thread):
     def draining(self, epoch: int | None) -> None:
         """The old machines are asked to save and go, by ``epoch`` (None: they are not)."""
         if epoch != self._drain:
-            self._stirred_s = time.monotonic()
-        self._drain = epoch
+            self._drain, self._stirred_s = epoch, time.monotonic()
+            self._queue.put(None)  # it may be between two looks that are far apart
 
     def stop(self) -> None:
         self._halt.set()
         self._queue.put(None)
 
     def run(self) -> None:
-        wait_s = self._poll_s
+        failing_s = 0.0
         while not self._halt.is_set():
-            hasty = self._hasty() and wait_s <= self._poll_s
+            hasty = self._hasty() and not failing_s
             try:
-                epoch = self._queue.get(timeout=DRAIN_POLL_S * self._pace if hasty else wait_s)
+                epoch = self._queue.get(timeout=failing_s or self._pause_s(hasty=hasty))
             except queue.Empty:
                 epoch = None
             if epoch is not None:
@@ -125,14 +128,26 @@ class Restorer(threading.Thread):
                     if not hasty or now_s - self._listed_s >= DRAIN_LIST_S * self._pace:
                         self._listed_s = now_s
                         self._prefetch()
-                    wait_s = self._poll_s
+                    failing_s = 0.0
                 except Exception as error:  # noqa: BLE001 - ahead of time: no harm if it fails
                     self._log(f"pre-fetching failed: {one_line(error)}")
-                    wait_s = min(30.0, wait_s * 2)
+                    failing_s = min(30.0, 2 * (failing_s or self._poll_s))
+
+    def _pause_s(self, *, hasty: bool) -> float:
+        now_s = time.monotonic()
+        if hasty:
+            return DRAIN_POLL_S * self._pace
+        if not self.prefetching.is_set():  # nobody is asked: the next look is the first
+            self._news_s = now_s
+            return self._poll_s
+        most_s, haste_s = PREFETCH_MOST_S * self._pace, HASTE_S * self._pace
+        return pause_s(
+            self._poll_s, now_s - self._news_s, most_s=min(most_s, PREFETCH_MOST_S), haste_s=haste_s
+        )
 
     def _hasty(self) -> bool:
         waits = self._drain is not None and self.prefetching.is_set()
-        return waits and time.monotonic() - self._stirred_s < DRAIN_STILL_S * self._pace
+        return waits and time.monotonic() - self._stirred_s < HASTE_S * self._pace
 
     def serve(self, epoch: EpochDoc) -> None:
         """Restore what ``epoch`` resumes from, and say how that went. This thread's own, where it runs."""
@@ -266,6 +281,7 @@ class Restorer(threading.Thread):
                 self._log(f"pre-fetching passes over {key}: {error.message}")
                 self._seen = key
                 return
+        self._news_s = time.monotonic()
         with self._lock:
             self._seen = self._prefetched = key
 

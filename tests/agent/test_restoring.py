@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from support.harness import Harness, spec
 
-from arylcloud.agent.restoring import DRAIN_STILL_S, NO_SPACE_TRIES, Restorer
+from arylcloud.agent.restoring import NO_SPACE_TRIES, PREFETCH_MOST_S, Restorer
 from arylcloud.agent.sync import CheckpointSync
+from arylcloud.agent.waiting import HASTE_S
 from arylcloud.checkpoint.drafts import Announcer
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.store import LocalStoreError
@@ -245,12 +246,43 @@ def test_a_drain_in_which_nothing_is_sent_is_looked_at_as_any_wait(machine: Mach
     machine.restorer.draining(2)
     machine.restorer.prefetching.set()
     assert machine.restorer._hasty()
-    machine.restorer._stirred_s -= DRAIN_STILL_S
+    machine.restorer._stirred_s -= HASTE_S
     assert not machine.restorer._hasty()
     machine.restorer.draining(2)
     assert not machine.restorer._hasty()
     machine.restorer.draining(4)
     assert machine.restorer._hasty()
+
+
+def test_lists_are_seldom_where_no_checkpoint_comes(machine: Machine) -> None:
+    restorer = machine.restorer
+    restorer.stop()
+    restorer.join(30)
+    assert restorer._pause_s(hasty=False) == restorer._poll_s
+    restorer.prefetching.set()
+    assert restorer._pause_s(hasty=False) == restorer._poll_s, "it has just begun to look"
+    restorer._news_s -= 3600.0
+    assert restorer._pause_s(hasty=False) == pytest.approx(PREFETCH_MOST_S * restorer._pace)
+    machine.commit(1, a=b"1" * 100)
+    restorer._halt.clear()
+    restorer._prefetch()
+    assert restorer._pause_s(hasty=False) == restorer._poll_s, "one has come"
+
+
+def test_a_drain_wakes_whoever_waits(tmp_path: Path) -> None:
+    """Between two looks that are far apart."""
+    machine = Machine(tmp_path)
+    restorer = machine.restorer
+    restorer._poll_s = 3600.0
+    manifest = machine.commit(1, a=b"1" * 100)
+    restorer.prefetching.set()
+    restorer.start()
+    try:
+        restorer.draining(2)
+        wait_for(lambda: restorer.prefetched == manifest.key)
+    finally:
+        restorer.stop()
+        restorer.join(10)
 
 
 def test_an_epoch_from_another_checkpoint_waits_for_no_prefetch(machine: Machine) -> None:
