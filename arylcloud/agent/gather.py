@@ -27,8 +27,8 @@ MUTE_S = 5.0
 """If this machine's own heartbeat in the store has stood still for so long, nobody can write there: that of
 others says nothing. (Above the pause between two heartbeats on a bucket.)"""
 PATIENT_S = 300.0
-"""So long a silent rank's part of a *finished* command's last step is waited for: it may be cut off for a
-while, and what it has is all that is left to be had."""
+"""So long silent ranks' parts of a *finished* command's last steps are waited for, of all of them together: a
+rank may be cut off for a while, and what it has is all that is left to be had."""
 LOOK_S = 1.0
 """Between two looks at heartbeats."""
 LATE_CALL_S = 5.0
@@ -97,6 +97,22 @@ def answer(
         raise IntegrityError(f"{directory} was saved twice in this epoch, with different content")
 
 
+@dataclass(slots=True)
+class Patience:
+    """What has been used up of ``PATIENT_S``: seconds in which ranks were waited for that were not heard."""
+
+    used_s: float = 0.0
+
+    @property
+    def left(self) -> bool:
+        return self.used_s < PATIENT_S
+
+    def use(self, seconds: float) -> None:
+        """Between two looks, each time. However long that was, ranks had no more than their usual time in it:
+        the store may have been away."""
+        self.used_s += min(seconds, SILENT_S)
+
+
 @dataclass(slots=True, kw_only=True)
 class Gathering:
     """Rank 0's wait for the parts of one step. ``look`` until it is ``whole`` or ``hopeless``."""
@@ -113,8 +129,10 @@ class Gathering:
     silenced: dict[int, tuple[int, float]] = field(default_factory=dict)
     """By rank: the heartbeat on which it fell silent, and how long it was waited for then. Of all steps of an
     epoch: one that says nothing more is not waited for anew."""
+    patience: Patience = field(default_factory=Patience)
+    """The last steps of a command share one."""
     _begun_s: float | None = None
-    _looked_s: float = float("-inf")
+    _looked_s: float | None = None
     _away_since_s: float | None = None
     """Since when (monotonic) the store has not answered."""
     _beats: dict[int, tuple[int, float]] = field(default_factory=dict)
@@ -147,13 +165,19 @@ class Gathering:
             raise
         away_s = 0.0 if self._away_since_s is None else now_s - self._away_since_s
         self._away_since_s = None
-        if away_s > MUTE_S and self.waited_s < PATIENT_S:
+        if away_s > MUTE_S and self.patience.left:
             self._beats.clear()  # nobody was heard in that time: each is given its own to be heard again
-        if self.hopeless is None and self.missing and now_s - self._looked_s >= LOOK_S:
+            self.patience.use(away_s)
+        passed_s = LOOK_S if self._looked_s is None else now_s - self._looked_s
+        if self.hopeless is None and self.missing and passed_s >= LOOK_S:
             self._looked_s = now_s
-            if self._mute(now_s) and self.waited_s < PATIENT_S:
+            if self._mute(now_s) and self.patience.left:
                 self._beats.clear()
+                self.patience.use(MUTE_S + passed_s)
                 return
+            if any(now_s - self._beats[rank][1] >= MUTE_S for rank in self.missing if rank in self._beats):
+                self.patience.use(passed_s)
+            patient = patient and self.patience.left
             limit_s = PATIENT_S if patient and not self._gone_on() else SILENT_S
             lost = [rank for rank in self.missing if self._over(rank) or self._silent(rank, now_s, limit_s)]
             if lost:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from arylcloud.agent.gather import Contributor, Gang, Gathering, call
+from arylcloud.agent.gather import Contributor, Gang, Gathering, Patience, call
 from arylcloud.agent.inotify import Renames
 from arylcloud.agent.saved import COMPLETE, Saved, complete, drop_sending, keep_only, step_of, steps
 from arylcloud.agent.sending import OvertakenError, Sender
@@ -79,6 +79,8 @@ class CheckpointSync(threading.Thread):
         self._gang: Gang | None = None
         self._final: int | None = None
         self._patient = False
+        self._last: Patience | None = None
+        """For all steps that are pending when the command is gone."""
         self._number: int | None = None
         self._calls = 1
         self._gathering: tuple[Saved, Gathering] | None = None
@@ -117,7 +119,7 @@ class CheckpointSync(threading.Thread):
         with self._lock:
             self._gang = Gang(job_id=self._job_id, epoch=epoch, rank=rank, leases=leases)
             self._final, self._number, self._calls, self._gathering = None, None, 1, None
-            self._patient, self._silenced = False, {}
+            self._patient, self._silenced, self._last = False, {}, None
             self._contributor = Contributor(store=self._store, gang=self._gang) if rank else None
             self._status = replace(self._status, skipped=0)
             self._passed_over.clear()
@@ -127,7 +129,7 @@ class CheckpointSync(threading.Thread):
         ``commits``: this machine is the one that commits (rank 0); another has to send the part that it
         may have. ``finished``: the command has done its work, and no later save will come."""
         with self._lock:
-            self._patient = finished
+            self._patient, self._last = finished, Patience()
             if commits or self._contributor is not None:
                 self._final = epoch
             else:
@@ -222,6 +224,8 @@ class CheckpointSync(threading.Thread):
         return self._gather(saved, gathering, gang)
 
     def _gather(self, saved: Saved, gathering: Gathering, gang: Gang) -> bool:
+        if self._last is not None:
+            gathering.patience = self._last
         gathering.look(patient=self._patient and self._sender.left_s() is None)
         if gathering.hopeless is None and not gathering.whole:
             if gathering.waited_s > PARTS_SAID_S:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from arylcloud.agent.gather import PATIENT_S, SILENT_S
 from arylcloud.agent.sync import CheckpointSync
 from arylcloud.checkpoint.manifest import list_manifests, read_manifest
 from arylcloud.checkpoint.memory import MemoryStore
@@ -286,6 +287,32 @@ def test_a_rank_that_was_found_silent_is_not_waited_for_anew_unless_it_is_heard(
     silent.alive = False
     assert given_up_after(40) >= 10.0
     gang.check()
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_silent_ranks_are_waited_for_once_by_all_last_steps_together(tmp_path: Path, heard: bool) -> None:
+    """Of a command that has finished: rank 1 says something now and then and sends nothing, or nobody can
+    write a heartbeat, rank 0 included."""
+    gang = Gang(tmp_path, 2)
+    first, silent = gang.ranks
+    silent.turn()
+    first.turn()
+    for step in (10, 20, 30):
+        first.save(step)
+    first.sync.finish(EPOCH, commits=True, finished=True)
+    begun_s, given_up = gang.clock.monotonic_s(), 0
+    while first.sync.status.saved_epoch != EPOCH:
+        if heard:
+            first.turn()
+        else:
+            first.sync._turn()
+        if heard and (told := sum("cannot be committed" in text for text in first.said)) > given_up:
+            given_up = told
+            silent.turn()
+        gang.clock.sleep(1.0)
+        assert gang.clock.monotonic_s() - begun_s < PATIENT_S + 3 * 2 * SILENT_S
+    assert gang.clock.monotonic_s() - begun_s >= PATIENT_S, "it is what is left to be had"
+    assert gang.manifests() == []
 
 
 class Away(random.Random):
