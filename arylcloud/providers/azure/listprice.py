@@ -32,6 +32,8 @@ class ListPrices:
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str, Market], tuple[Steps, float]] = {}
         self._failed_s: dict[tuple[str, str], float] = {}
+        self._none_s: dict[tuple[str, str, Market], float] = {}
+        """When the list had no row for it: an answer, too."""
 
     def now(self, offer: Offer, fresh_s: float = FRESH_S) -> tuple[float, float] | None:
         """($/h, wall seconds at which it was asked for); None where the list cannot be read, or has none."""
@@ -58,10 +60,10 @@ class ListPrices:
         now_s = time.time()
         with self._lock:
             known = self._known.get(key)
-            failed_s = self._failed_s.get(key[:2], 0.0)
+            failed_s, none_s = self._failed_s.get(key[:2], 0.0), self._none_s.get(key, 0.0)
         if known is not None and now_s - known[1] <= fresh_s:
             return known
-        if now_s - failed_s < AGAIN_S:
+        if now_s - failed_s < AGAIN_S or now_s - none_s <= fresh_s:
             return known or ([], now_s)
         try:
             found = self._source.of_size(offer.region, offer.instance_type)
@@ -70,9 +72,12 @@ class ListPrices:
                 self._failed_s[key[:2]] = now_s
             return known or ([], now_s)
         with self._lock:
-            for market, steps in found.items():
-                older = self._known.get((*key[:2], market), ([], 0.0))[0]
-                self._known[(*key[:2], market)] = (_merged(older, steps), now_s)
+            for market in Market:
+                one = (*key[:2], market)
+                if market in found:
+                    self._known[one] = (_merged(self._known.get(one, ([], 0.0))[0], found[market]), now_s)
+                else:
+                    self._none_s[one] = now_s
             return self._known.get(key, ([], now_s))
 
 

@@ -252,6 +252,22 @@ def test_a_machine_that_was_seen_is_never_lost_to_a_lagging_list(
 # ---------------------------------------------------------------- prices
 
 
+def test_that_the_list_has_no_price_is_an_answer_too(sub: Subscription, connected: Connect) -> None:
+    """For a market, or for a size: not asked for at every look at a machine, and asked for again in time."""
+    prices = connected()._prices
+    del sub.usd[offer().region, offer().instance_type, "spot"]
+    unknown = offer("Standard_NC64as_T4_v3")
+    for one in (offer(market=Market.SPOT), unknown):
+        for _ in range(3):
+            assert prices.now(one) is None
+        assert prices.history(one, 0.0, time.time()) == ()
+    assert sub.called["GET prices"] == 2
+    sub.usd[offer().region, offer().instance_type, "spot"] = [(0.0, 0.15)]
+    again = prices.now(offer(), fresh_s=-1.0)
+    assert again is not None
+    assert again[0] == 0.15
+
+
 def test_the_price_of_a_running_machine_moves(
     sub: Subscription, connected: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
