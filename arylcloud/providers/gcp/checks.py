@@ -15,6 +15,7 @@ from arylcloud.providers.findings import Findings, quota_of
 from arylcloud.providers.gcp import permissions
 from arylcloud.providers.gcp.adapter import KNOWN
 from arylcloud.providers.gcp.client import Calls
+from arylcloud.providers.gcp.gang import placed_near
 from arylcloud.providers.gcp.network import Networks
 from arylcloud.providers.gcp.place import Kind, Places
 from arylcloud.providers.gcp.quota import Quotas, gpus_of, where_to_ask
@@ -43,7 +44,8 @@ class GcpChecks:
         who = self._identity()
         if who.verdict is Verdict.FAILED:
             return (who,)  # nothing else could be answered
-        found = [who, self._expiry(until_s), self._permissions()]
+        gang = nodes > 1 and any(placed_near(offer.instance_type) for offer in offers)
+        found = [who, self._expiry(until_s), self._permissions(gang=gang)]
         for offer in offers:
             found += self._offer(offer, nodes)
         return tuple(dict.fromkeys(found))  # of offers in one region much is the same
@@ -73,7 +75,7 @@ class GcpChecks:
             return _say(None, subject, Verdict.WARNING, said, remedy)
         return _say(None, subject, Verdict.OK, f"the access token ends at {at}")
 
-    def _permissions(self) -> Finding:
+    def _permissions(self, *, gang: bool) -> Finding:
         needed = [*permissions.LOOK, *permissions.ACT]
         if not (self._settings.get("network") or self._settings.get("subnetwork")):
             needed += permissions.NETWORK
@@ -81,6 +83,8 @@ class GcpChecks:
             needed += permissions.OUTSIDE
         if self._settings.get("service_account"):
             needed += permissions.ACCOUNT
+        if gang:
+            needed += permissions.GANG
         url = f"{self._calls.resources}/v1/projects/{quote(self._calls.project)}:testIamPermissions"
         try:
             answer = self._calls.rest("POST", url, {"permissions": needed})

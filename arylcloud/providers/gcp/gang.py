@@ -33,7 +33,7 @@ class Gangs:
     def policy(self, spec: MachineSpec, zone: str) -> str | None:
         """The resource policy for a machine of this gang, made where it is not there yet; None = none is
         needed, or the family takes none."""
-        if not spec.in_gang or not spec.offer.instance_type.startswith(COMPACT):
+        if not spec.in_gang or not placed_near(spec.offer.instance_type):
             return None
         name, region = policy_name(spec, zone), region_of(zone)
         with self._lock:
@@ -64,6 +64,15 @@ class Gangs:
         except ArylError as error:
             if error.code not in THERE:  # another launcher of this home was faster
                 raise
+
+
+def placed_near(instance_type: str) -> bool:
+    """Whether machines of a gang of that type are under a placement policy.
+
+    >>> placed_near("a3-highgpu-8g"), placed_near("g2-standard-4")
+    (True, False)
+    """
+    return instance_type.startswith(COMPACT)
 
 
 def together(spec: MachineSpec, zones: Sequence[str], live: Iterable[Machine]) -> list[str]:

@@ -52,7 +52,7 @@ GANG: Final = (
     "compute.resourcePolicies.get",
     "compute.resourcePolicies.use",
 )
-"""For jobs on several machines."""
+"""For jobs on several machines, of families that are placed near one another (``gang``)."""
 ACCOUNT: Final = (
     "compute.instances.setIamPolicy",
     "compute.instances.setServiceAccount",

@@ -695,6 +695,20 @@ def test_check_names_what_is_missing(project: Project, tmp_path: Path, settings:
     assert "theirs" in said["network"].said
 
 
+@pytest.mark.parametrize(
+    ("instance_type", "nodes", "missing"),
+    [("a2-highgpu-1g", 2, True), ("a2-highgpu-1g", 1, False), ("g2-standard-4", 2, False)],
+)
+def test_check_asks_for_what_a_gang_needs_and_of_gangs_only(
+    project: Project, tmp_path: Path, settings: dict[str, str], instance_type: str, nodes: int, missing: bool
+) -> None:
+    project.denied.add("compute.resourcePolicies.create")
+    found = checks.create(tmp_path, settings).check([offer(instance_type)], nodes=nodes, until_s=None)
+    (said,) = [f for f in found if f.subject == "permissions"]
+    assert (said.verdict is Verdict.FAILED) == missing
+    assert ("compute.resourcePolicies.create" in said.said) == missing
+
+
 def test_check_asks_nothing_more_of_a_stranger(
     project: Project, tmp_path: Path, settings: dict[str, str]
 ) -> None:
