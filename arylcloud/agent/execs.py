@@ -11,7 +11,7 @@ from pathlib import Path
 
 from arylcloud.agent.process import Command
 from arylcloud.agent.shipper import one_line
-from arylcloud.core.clock import Clock
+from arylcloud.checkpoint.storetime import age_s
 from arylcloud.core.codec import dumps, loads
 from arylcloud.core.errors import IntegrityError
 from arylcloud.core.ports import ObjectStore
@@ -43,14 +43,12 @@ class Execs(threading.Thread):
         self,
         store: ObjectStore,
         *,
-        clock: Clock,
         place: Callable[[], Place | None],
         log: Callable[[str], None],
         poll_s: float = POLL_S,
     ) -> None:
         super().__init__(name="exec", daemon=True)
         self._store = store
-        self._clock = clock
         self._place = place
         self._log = log
         self._poll_s = poll_s
@@ -84,8 +82,10 @@ class Execs(threading.Thread):
             if request is None:
                 self._done.add(key)
             elif request.rank == place.rank:
+                answered = exec_result_key(request.request_id, request.rank) in keys
+                runs = not answered and not self._stale(key, request)
                 self._done.add(key)
-                if exec_result_key(request.request_id, request.rank) not in keys:
+                if runs:
                     threading.Thread(target=self._answer, args=(request, place), daemon=True).start()
 
     def _request(self, key: str) -> ExecRequest | None:
@@ -93,14 +93,16 @@ class Execs(threading.Thread):
         if data is None:
             return None
         try:
-            request = loads(ExecRequest, data, what=key)
+            return loads(ExecRequest, data, what=key)
         except IntegrityError as error:
             self._log(error.message)
             return None
-        # one that was asked of a machine now gone must not run on its successor much later
-        if self._clock.now_s() > request.at_s + max(STALE_S, request.timeout_s):
-            return None
-        return request
+
+    def _stale(self, key: str, request: ExecRequest) -> bool:
+        """One that was asked of a machine now gone must not run on its successor much later. By the store's
+        clock: those of this machine and of who asks need not agree."""
+        waited_s = age_s(self._store, key)
+        return waited_s is None or waited_s > max(STALE_S, request.timeout_s)
 
     def _answer(self, request: ExecRequest, place: Place) -> None:
         try:

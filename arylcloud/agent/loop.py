@@ -86,7 +86,7 @@ class Agent:
         )
         self.boot = Boot(store, config, self.boot_log, log=self._log)
         exec_s = execs.POLL_S * config.pace**2  # lists cost more than reads
-        self.execs = Execs(store, clock=clock, place=self._place, log=self._log, poll_s=exec_s)
+        self.execs = Execs(store, place=self._place, log=self._log, poll_s=exec_s)
         self.reporter = Reporter(store, self.shipper, log=self._log)
         self.state = decide.State(lease_id=config.lease_id)
         first = Heartbeat(lease_id=config.lease_id, seq=0, at_s=clock.now_s(), phase=AgentPhase.BOOTING)

@@ -53,18 +53,30 @@ class Stream:
     def write(self, data: bytes) -> None:
         with self._lock:
             self._tail = (self._tail + data)[-TAIL_BYTES:]
+            kept = 0
             try:
                 self._file.seek(self._written - self._base)
-                self._file.write(data)
-                self._written += len(data)
+                kept = self._file.write(data)  # a disk that fills takes a part
+                self._written += kept
+                waiting = self._written - self._shipped
+                if waiting > self._limit:
+                    self._drop(waiting - self._limit // 2)
             except (OSError, ValueError):  # a full disk, or closed: said in the log once there is room
-                self._lost += len(data)
+                self._lost += len(data) - kept
                 return
-            waiting = self._written - self._shipped
-            if waiting > self._limit:
-                self._drop(waiting - self._limit // 2)
+            self._lost += len(data) - kept
             if waiting >= FLUSH_BYTES and self._full is not None:
                 self._full.set()
+
+    @property
+    def written(self) -> int:
+        """Bytes that were ever written, and kept."""
+        with self._lock:
+            return self._written
+
+    def shipped_to(self, position: int) -> bool:
+        with self._lock:
+            return self._pending is None and self._shipped >= position
 
     def tail(self) -> str:
         """The last lines, at most 2 kB."""
@@ -91,9 +103,9 @@ class Stream:
             self._pending = None
             self._lost -= segment.lost
             self._shipped = max(self._shipped, segment.upto)
-            if self._shipped == self._written and self._written > self._base:
-                self._file.truncate(0)
-                self._base = self._written
+            gone = self._shipped - self._base
+            if gone and (self._shipped == self._written or gone >= self._limit // 2):
+                self._begin_at(self._shipped)
 
     def close(self) -> None:
         with self._lock:
@@ -103,14 +115,18 @@ class Stream:
         """Forget the oldest bytes that wait, but for those of the pending segment: it holds them."""
         held = max(self._shipped, self._pending.upto if self._pending is not None else 0)
         keep_from = max(held, self._shipped + count)
+        self._begin_at(keep_from)
         self._lost += keep_from - held
-        self._file.seek(keep_from - self._base)
-        rest = self._file.read(self._written - keep_from)
+        self._shipped = keep_from
+
+    def _begin_at(self, position: int) -> None:
+        """Let the file forget what comes before. Raises OSError."""
+        self._file.seek(position - self._base)
+        rest = self._file.read(self._written - position)
         self._file.seek(0)
         self._file.write(rest)
         self._file.truncate(len(rest))
-        self._base = keep_from
-        self._shipped = keep_from
+        self._base = position
 
 
 class Shipper(threading.Thread):
@@ -151,14 +167,18 @@ class Shipper(threading.Thread):
                 wait_s = min(10.0, wait_s * 2)
 
     def flush(self) -> None:
-        """Ship all that waits. Raises StoreError."""
+        """Ship all that waits now, a segment of each stream in turn. What is written meanwhile goes along
+        where there is room, and else waits for the next time: a line a write would be dear. Raises
+        StoreError."""
         with self._lock:
-            streams = list(self._streams.values())
+            waiting = [(stream, stream.written) for stream in self._streams.values()]
         with self._shipping:
-            for stream in streams:
-                while (segment := stream.peek()) is not None:
-                    self._ship(stream.name, segment.data)
-                    stream.shipped(segment)
+            while waiting:
+                for stream, _ in waiting:
+                    if (segment := stream.peek()) is not None:
+                        self._ship(stream.name, segment.data)
+                        stream.shipped(segment)
+                waiting = [(stream, upto) for stream, upto in waiting if not stream.shipped_to(upto)]
 
     def stop(self) -> None:
         self._halt.set()

@@ -184,9 +184,11 @@ def _fill(
     parallel(write, wanted, threads)
     for file in manifest.files:
         (root / file.path).chmod(file.mode)
-    # older than the rename to come: a folder whose ctime is newer than its mtime was renamed into
-    # place, which is how arylcloud.training tells a finished checkpoint
-    os.utime(root, (manifest.saved_at_s, manifest.saved_at_s))
+    # older than the rename to come, by this machine's clock (the one that saved may have been ahead): a
+    # folder whose ctime is newer than its mtime was renamed into place, which is how arylcloud.training
+    # tells a finished checkpoint
+    at_s = min(manifest.saved_at_s, root.stat().st_ctime - 1.0)
+    os.utime(root, (at_s, at_s))
 
 
 def offsets(file: FileEntry | None) -> dict[int, ChunkRef]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
 
+from arylcloud.checkpoint.store import local_file
 from arylcloud.core.codec import dumps, loads
 from arylcloud.core.protocol import (
     SECRETS_KEY,
@@ -160,9 +162,6 @@ def test_what_the_command_leaves_behind_is_ended(job: Job) -> None:
 
 def test_exec_runs_beside_the_command(job: Job) -> None:
     job.submit(spec("sleep 60", envs={"MY": "own"}))
-    machine = job.machine()
-    job.open_epoch("lease-a")
-    machine.phase("running")
 
     def ask(name: str, *argv: str, rank: int = 0, timeout_s: float = 30.0, at_s: float | None = None) -> None:
         request = ExecRequest(
@@ -170,10 +169,17 @@ def test_exec_runs_beside_the_command(job: Job) -> None:
         )
         job.store.create(exec_key(name), dumps(request))
 
+    ask("d3", "touch", "long-ago")
+    written = local_file(job.store, exec_key("d3"))
+    assert written is not None
+    os.utime(written, (time.time() - 3600, time.time() - 3600))
+    machine = job.machine()
+    job.open_epoch("lease-a")
+    machine.phase("running")
+    ask("e4", "echo", "clocks differ", at_s=time.time() - 3600)
     ask("b1", "sh", "-c", "echo $MY $ARYL_NODE_RANK; pwd; exit 4")
     ask("a0", "sh", "-c", "sleep 50", timeout_s=0.3)  # sorts before b1: order of names means nothing
     ask("c2", "touch", "other-rank", rank=1)
-    ask("d3", "touch", "long-ago", at_s=time.time() - 3600)
 
     def answer(name: str) -> ExecResult:
         data = wait_for(lambda: job.store.get(exec_result_key(name, 0)), why=name)
@@ -183,6 +189,7 @@ def test_exec_runs_beside_the_command(job: Job) -> None:
     assert found.exit_code == 4
     assert found.output == f"own 0\n{machine.home / 'workdir'}\n"
     assert answer("a0").exit_code == 124
+    assert answer("e4").output == "clocks differ\n"
     assert not (machine.home / "workdir" / "other-rank").exists()
     assert not (machine.home / "workdir" / "long-ago").exists()
     assert machine.phase("running").exit_code is None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 from hypothesis import given, settings
@@ -114,4 +116,92 @@ def test_tail_is_whole_lines_and_bounded(tmp_path: Path) -> None:
     assert len(stream.tail()) <= TAIL_BYTES
     assert stream.tail().startswith("line ")
     assert stream.tail().endswith("line 0999\n")
+    stream.close()
+
+
+class Busy(MemoryStore):
+    """Somebody goes on writing while a segment is on its way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: list[Stream] = []
+
+    def create(self, key: str, data: bytes) -> bool:
+        for stream in self.meanwhile:
+            stream.write(b"another line\n")
+        return super().create(key, data)
+
+
+def test_steady_output_neither_costs_a_write_a_line_nor_starves_others_nor_fills_the_disk(
+    tmp_path: Path,
+) -> None:
+    store = Busy()
+    shipper = Shipper(store, tmp_path, on_error=str)
+    steady = Stream("steady", tmp_path / "steady.log", spool_bytes=4_000)
+    shipper._streams["steady"] = steady
+    other = shipper.stream("other")
+    store.meanwhile = [steady]
+    steady.write(b"first line\n")
+    other.write(b"booted\n")
+    for _ in range(500):
+        shipper.flush()
+    assert len(numbers(store, "steady")) == 500, "one write a look, however fast the lines come"
+    assert text(store, "other") == b"booted\n"
+    assert (tmp_path / "steady.log").stat().st_size < 2_100
+    store.meanwhile = []
+    shipper.flush()
+    shipper.close()
+    assert text(store, "steady") == b"first line\n" + b"another line\n" * 501
+
+
+class Filling:
+    """A disk that takes a part of a write, as Linux does when it fills."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.room: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, data: bytes) -> int:
+        if self.room == 0:
+            raise OSError(errno.ENOSPC, "no space")
+        return self._file.write(data if self.room is None else data[: self.room])
+
+
+def test_a_write_that_a_filling_disk_cuts_short_is_counted_to_the_byte(tmp_path: Path) -> None:
+    stream = Stream("s", tmp_path / "s")
+    disk = Filling(stream._file)
+    stream._file = disk  # type: ignore[assignment]
+    stream.write(b"line 1\n")
+    disk.room = 4
+    stream.write(b"ABCDEFGHIJ\n")
+    disk.room = 0
+    stream.write(b"nothing of this\n")
+    disk.room = None
+    stream.write(b"line 3\n")
+    segment = stream.peek()
+    assert segment is not None
+    assert segment.data == b"\n[arylcloud: 23 bytes of output could not be kept]\nline 1\nABCDline 3\n"
+    stream.shipped(segment)
+    assert stream.peek() is None
+    stream.close()
+
+
+def test_a_spool_that_cannot_be_cut_does_not_end_who_writes(tmp_path: Path) -> None:
+    stream = Stream("s", tmp_path / "s", spool_bytes=1000)
+    disk = Filling(stream._file)
+    stream._file = disk  # type: ignore[assignment]
+
+    def broken(_: int) -> bytes:
+        raise OSError(errno.EIO, "a bad block")
+
+    disk.read = broken  # type: ignore[method-assign]
+    for _ in range(200):
+        stream.write(b"ten bytes\n")
+    del disk.read
+    segment = stream.peek()
+    assert segment is not None
+    assert segment.data == b"ten bytes\n" * 200
     stream.close()
