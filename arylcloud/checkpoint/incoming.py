@@ -4,14 +4,19 @@ By way of the store's client a chunk is read, hashed and written as a whole, eac
 that stay in a core's cache it costs two thirds of that. What the store promises holds: a chunk appears under
 its name whole or not at all (written as ``incoming#<n>``, then renamed), and what a killed writer leaves is
 never listed (``store.sweep_partials`` removes it).
+
+It is written before it is known whether the store lacks it: only where there is ample room. A disk that is
+almost full may still hold a checkpoint of which most is there, and others write to it, too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +25,9 @@ from arylcloud.checkpoint.store import folder_under, local_file, map_error, unre
 from arylcloud.core.errors import StoreError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import CHUNKS_PREFIX, chunk_key
+
+AMPLE = 16
+"""Chunks: each of an upload's threads may be writing one, and as much again is left to others."""
 
 
 class Incoming:
@@ -35,6 +43,26 @@ class Incoming:
         """None: this store takes chunks by ``put`` only."""
         folder, way = folder_under(store), local_file(store, CHUNKS_PREFIX + "incoming")
         return None if folder is None or way is None else cls(store, folder, way)
+
+    def ample(self, length: int) -> bool:
+        """Is there room for more than what all threads may be writing, chunks of ``length``?"""
+        free = self._free()
+        return free is None or free >= AMPLE * length
+
+    def fits(self, length: int) -> None:
+        """Raises StoreError where the disk has less room than that: nothing is written then, to its last
+        byte, that will not be whole."""
+        free = self._free()
+        if free is not None and free < length:
+            raise self._failed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+    def _free(self) -> int | None:
+        """Bytes; None = not known: some file systems do not tell."""
+        try:
+            disk = shutil.disk_usage(self._folder)
+        except OSError:  # it is away: whoever writes is told so
+            return None
+        return disk.free if disk.total else None
 
     def bring(
         self, file: SourceFile, offset: int, length: int, wanted: Callable[[str], bool]

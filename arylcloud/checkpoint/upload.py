@@ -296,7 +296,7 @@ class _Work:
         """Digests of those that this upload wrote."""
 
     def chunk(self, file: SourceFile, offset: int, length: int) -> ChunkRef:
-        if self._incoming is not None and not self._unchanged:
+        if self._incoming is not None and not self._unchanged and self._incoming.ample(length):
             digest, kept = self._incoming.bring(
                 file, offset, length, lambda digest: self._new(digest, file, offset, length)
             )
@@ -305,6 +305,8 @@ class _Work:
         else:
             digest, data = _read(file, offset, length)
             if self._new(digest, file, offset, length):
+                if self._incoming is not None:
+                    self._incoming.fits(length)
                 self._write(digest, data)
         if self._progress is not None:
             self._progress(length)

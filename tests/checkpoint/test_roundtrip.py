@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from arylcloud.agent.saved import complete
 from arylcloud.checkpoint.chunks import sha256, spans, write_all
 from arylcloud.checkpoint.keys import is_temporary
 from arylcloud.checkpoint.manifest import check_files, manifest_bytes, parse_manifest, seal
@@ -44,6 +45,7 @@ from arylcloud.core.errors import (
 )
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import CHUNKS_PREFIX, ChunkRef, FileEntry, Manifest, chunk_key
+from arylcloud.training import latest
 
 CHUNK = 64
 
@@ -99,6 +101,16 @@ def test_what_is_restored_is_what_was_saved(store: ObjectStore, tmp_path: Path) 
     assert contents(path) == contents(source)
     assert [p.name for p in (tmp_path / "in").iterdir()] == ["step-10"]
     assert path.stat().st_ctime_ns > path.stat().st_mtime_ns
+
+
+def test_a_restored_folder_is_complete_though_the_clock_that_saved_it_is_ahead(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    source = make(tmp_path / "out/step-10", SMALL)
+    made = replace(commit(Uploader(store, chunk_bytes=CHUNK), source), saved_at_s=time.time() + 90.0)
+    path = restore(store, made, tmp_path / "in")
+    assert [found.path for found in complete(tmp_path / "in")] == [path]
+    assert latest(tmp_path / "in") == path
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -217,6 +229,56 @@ def test_a_folder_that_takes_no_more_is_the_stores_error(
     assert not list_manifests(store)
     assert not [p for p in (tmp_path / "store").rglob("*") if is_temporary(p.name)]
     assert contents(restore(store, commit(uploader, source), tmp_path / "in")) == contents(source)
+
+
+def test_almost_no_room_is_enough_for_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the store has is not written once more; what does not fit is not begun."""
+    folder = tmp_path / "store"
+    store = open_store(file_uri(folder))
+    uploader = Uploader(store, chunk_bytes=CHUNK)
+    source = make(tmp_path / "step-1", {"w": os.urandom(40 * CHUNK)})
+    first = commit(uploader, source, 1)
+    free = 2 * CHUNK
+    begun: list[str] = []
+    real = os.open
+
+    def opened(path: str | Path, *args: int) -> int:
+        begun.extend([str(path)] * ("incoming" in str(path)))
+        return real(path, *args)
+
+    def usage(where: Path) -> shutil._ntuple_diskusage:
+        assert where == folder
+        return shutil._ntuple_diskusage(1 << 20, (1 << 20) - free, free)
+
+    monkeypatch.setattr("arylcloud.checkpoint.incoming.os.open", opened)
+    monkeypatch.setattr("shutil.disk_usage", usage)
+    (source / "w").write_bytes((source / "w").read_bytes()[:-CHUNK] + os.urandom(CHUNK))
+    before = uploader.uploaded_bytes
+    second = commit(uploader, source, 2)
+    assert uploader.uploaded_bytes - before == CHUNK
+    free = CHUNK - 1
+    (source / "w").write_bytes(os.urandom(40 * CHUNK))
+    with pytest.raises(LocalStateError, match="No space left on device"):
+        commit(uploader, source, 3)
+    assert begun == []
+    assert uploader.uploaded_bytes - before == CHUNK
+    assert list(list_manifests(store)) == [first.key, second.key]
+    free = 1 << 19
+    third = commit(uploader, source, 3)
+    assert begun, "there is ample room: in one pass"
+    monkeypatch.undo()
+    assert contents(restore(store, third, tmp_path / "in")) == contents(source)
+
+
+def test_a_disk_that_does_not_tell_its_room_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(file_uri(tmp_path / "store"))
+    source = make(tmp_path / "step-1", {"w": os.urandom(4 * CHUNK)})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, 0))
+    made = commit(Uploader(store, chunk_bytes=CHUNK), source)
+    monkeypatch.undo()
+    assert contents(restore(store, made, tmp_path / "in")) == contents(source)
 
 
 def test_a_folder_that_is_gone_is_not_written_again(tmp_path: Path) -> None:
