@@ -383,6 +383,41 @@ def test_unchanged_chunks_of_any_rank_travel_once(tmp_path: Path) -> None:
     assert len(gang.manifests()) == 2
 
 
+@pytest.mark.parametrize("ranks_first", [(0, 1, 2), (0, 1), (0,)])
+def test_a_step_saved_anew_is_never_mixed_with_parts_of_the_first_time(
+    gang: Gang, ranks_first: tuple[int, ...]
+) -> None:
+    """The training goes back within its process, and comes by step 10 again."""
+    for rank in ranks_first:
+        gang.ranks[rank].save(10, content="first")
+    for rank in gang.ranks[: len(ranks_first)]:
+        rank.turn()
+    before = list_manifests(gang.store)
+    for rank in gang.ranks:
+        gang.clock.sleep(1.0)
+        shutil.rmtree(rank.folder / "step-10", ignore_errors=True)
+        rank.save(10, content="second")
+    gang.turn(3)
+    assert list_manifests(gang.store) == before == ()
+    assert "saved twice in this epoch" in (gang.ranks[0].sync.status.problem or "")
+    for rank in gang.ranks:
+        rank.save(20)
+    gang.turn(3)
+    assert [m.step for m in gang.manifests()] == [20]
+    gang.check()
+
+
+def test_a_step_saved_anew_with_the_same_content_is_committed(gang: Gang) -> None:
+    gang.ranks[0].save(10)
+    gang.ranks[0].turn()
+    for rank in gang.ranks:
+        shutil.rmtree(rank.folder / "step-10", ignore_errors=True)
+        rank.save(10)
+    gang.turn(3)
+    assert [m.step for m in gang.manifests()] == [10]
+    gang.check()
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_happens_no_half_is_ever_committed(tmp_path: Path, seed: int) -> None:
     """Ranks save, prune, die, end, and a store that fails: in any order."""
