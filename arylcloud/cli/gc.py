@@ -153,20 +153,24 @@ class Sweep:
         jobs = jobs_of(self.journal)
         try:
             for left in clear(
-                beside, jobs, self._ours(jobs), owner=self.owner, busy=self.busy, dryrun=self.dryrun
+                beside,
+                self.journal,
+                jobs,
+                root_uri=self.root_uri,
+                owner=self.owner,
+                busy=self.busy,
+                dryrun=self.dryrun,
             ):
                 self.resources.append(left.document)
                 self._say(left.text(dryrun=self.dryrun))
         except (CloudError, AccessError) as error:
             self._failed(cloud, error)
 
-    def _ours(self, jobs: Jobs) -> set[str]:
-        return {self.journal.journal_id} | {state.journal_id for state in jobs.states.values()}
-
     def _machine(self, provider: Provider, machine: Machine, jobs: Jobs, *, renewed: bool) -> None:
-        from arylcloud.cli.gcfacts import foreign, standing
+        from arylcloud.cli.gcfacts import foreign, is_ours, standing
 
-        if machine.journal_id not in self._ours(jobs) and machine.job_id not in jobs.unreadable:
+        ours = is_ours(self.journal, jobs, machine.journal_id, machine.job_id)
+        if not ours and machine.job_id not in jobs.unreadable:
             seen = foreign(machine, self.root_uri, renewed=renewed, now_s=self.now_s)
             self.found.append(_document(machine, seen, self.now_s))
             self._end_foreign(provider, machine, seen)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:
     from arylcloud.core.ports import Machine, ObjectStore
+    from arylcloud.launcher.holder import Holding
     from arylcloud.launcher.journal import Journal
     from arylcloud.launcher.state import JobState
 
@@ -39,14 +40,21 @@ def jobs_of(journal: Journal) -> Jobs:
     return found
 
 
+def is_ours(journal: Journal, jobs: Jobs, journal_id: str, job_id: str | None) -> bool:
+    """Whether what carries these marks is this home's to judge: its own, or of a job that it has adopted.
+    Of another home's journal nothing else is: its other jobs go on over there."""
+    state = None if job_id is None else jobs.states.get(job_id)
+    return journal_id == journal.journal_id or (state is not None and state.journal_id == journal_id)
+
+
 def standing(journal: Journal, jobs: Jobs, machine: Machine) -> tuple[Standing, str]:
     """Of a machine of ours, and why (empty where there is nothing to add).
 
     A launcher that died between ``create`` and its record leaves a lease without a machine, and a machine
     without a record: a stray. The mailbox is asked too: the job may have been adopted elsewhere, and this
-    home's journal of it may have ended long ago."""
+    home's journal of it may have ended long ago. A launcher at work sweeps its own strays, and may be making
+    this very machine."""
     from arylcloud.core.errors import ArylError
-    from arylcloud.launcher.holder import living
 
     if machine.job_id in jobs.unreadable:
         return (
@@ -59,15 +67,66 @@ def standing(journal: Journal, jobs: Jobs, machine: Machine) -> tuple[Standing, 
     if journal.claimed(state.job_id):
         return "well", ""
     try:
-        store = _mailbox(state)
-        newest = state if store is None else _newest(journal, state, store)
-        if not _knows(newest, machine):
-            return "stray", ""
-        if store is not None and living(store) is not None:
-            return "well", ""
+        found = _holding(journal, state)
     except ArylError as error:
         return "unknown", f"its job's mailbox cannot be read ({error.message})"
-    return "unattended", f"its lease is {newest.leases[machine.lease_id].phase}"
+    if found.at_work is not None:
+        return "well", ""
+    if not _knows(found.state, machine):
+        return "stray", ""
+    return "unattended", f"its lease is {found.state.leases[machine.lease_id].phase}"
+
+
+def needed(journal: Journal, jobs: Jobs, job_id: str) -> str | None:
+    """Why what was made for this job of ours has to stay: it goes on, here or where it was resumed since.
+    None = it has ended everywhere, or no such job is known."""
+    from arylcloud.core.errors import ArylError
+
+    state = jobs.states.get(job_id)
+    if state is None:
+        return None
+    if not state.phase.ended:
+        return f"job {job_id} has not ended"
+    try:
+        return _goes_on(_holding(journal, state), job_id)
+    except ArylError as error:
+        return f"the mailbox of {job_id} cannot be read ({error.message})"
+
+
+def needed_elsewhere(root_uri: str, job_id: str) -> str | None:
+    """The same of a job of another journal, as its mailbox in that store tells."""
+    from arylcloud.core.errors import ArylError
+    from arylcloud.core.events import Record
+    from arylcloud.core.protocol import journal_key
+    from arylcloud.launcher.fold import apply
+    from arylcloud.launcher.holder import holding
+
+    try:
+        store = _prefix(root_uri, job_id)
+        first = None if store is None else store.get(journal_key(1))
+        if store is None or first is None:
+            return f"whether {job_id} goes on cannot be seen here: name its store with --store"
+        state = apply(None, Record.from_bytes(first))
+        return _goes_on(holding(store, state, state.journal_id), job_id)
+    except ArylError as error:
+        return f"the mailbox of {job_id} cannot be read ({error.message})"
+
+
+def _goes_on(found: Holding, job_id: str) -> str | None:
+    if not found.state.phase.ended:
+        return f"job {job_id} has not ended: another home goes on with it"
+    if found.elsewhere and found.at_work is not None:  # one of this home that winds up needs none of it
+        return f"job {job_id} has a launcher at work in another home"
+    return None
+
+
+def _holding(journal: Journal, state: JobState) -> Holding:
+    from arylcloud.launcher.holder import Holding, holding
+
+    store = _mailbox(state)
+    if store is None:
+        return Holding(state=state, at_work=None, elsewhere=False)
+    return holding(store, state, journal.journal_id)
 
 
 def _knows(state: JobState, machine: Machine) -> bool:
@@ -83,17 +142,6 @@ def _mailbox(state: JobState) -> ObjectStore | None:
     if state.prefix_uri.startswith("file://") and not file_path(state.prefix_uri).is_dir():
         return None
     return open_uri(state.prefix_uri)
-
-
-def _newest(journal: Journal, state: JobState, store: ObjectStore) -> JobState:
-    """The job as its mailbox tells it: records beyond this home's own. Nothing is written."""
-    from arylcloud.core.events import Record
-    from arylcloud.core.protocol import JOURNAL_PREFIX, journal_key
-    from arylcloud.launcher.fold import replay
-
-    head = journal.head(state.job_id)
-    found = (store.get(info.key) for info in store.list(JOURNAL_PREFIX, after=journal_key(head)))
-    return replay((Record.from_bytes(data) for data in found if data is not None), state)
 
 
 # ---------------------------------------------------------------- machines of other journals

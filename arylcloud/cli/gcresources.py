@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from arylcloud.cli.gcfacts import Jobs
     from arylcloud.core.ports import Infrastructure, Resource
+    from arylcloud.launcher.journal import Journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +47,24 @@ class Left:
 
 def clear(
     infrastructure: Infrastructure,
+    journal: Journal,
     jobs: Jobs,
-    ours: Collection[str],
     *,
+    root_uri: str,
     owner: str | None,
     busy: Collection[str],
     dryrun: bool,
 ) -> Iterator[Left]:
-    """Remove what nobody needs any more; ``ours``: ids of this home's journals, ``busy``: journals that have
-    machines in this cloud. A resource that is still in use stays. Raises CloudError, AccessError."""
+    """Remove what nobody needs any more. ``root_uri``: the store in which jobs of other journals may lie;
+    ``busy``: journals that have machines in this cloud. A resource that is still in use stays. Raises
+    CloudError, AccessError."""
+    from arylcloud.cli.gcfacts import is_ours
     from arylcloud.core.errors import ConflictError
 
     for resource in infrastructure.resources(journal_id=None):
-        kept = _kept(resource, jobs, ours, owner, busy)
-        whose = "of this journal" if resource.journal_id in ours else f"of journal {resource.journal_id}"
+        ours = is_ours(journal, jobs, resource.journal_id, resource.job_id)
+        kept = _ours_kept(resource, journal, jobs, busy) if ours else _kept(resource, root_uri, owner, busy)
+        whose = "of this journal" if ours else f"of journal {resource.journal_id}"
         try:
             if kept is None and not dryrun:
                 infrastructure.remove(resource)
@@ -68,14 +73,11 @@ def clear(
         yield Left(resource=resource, removed=kept is None, why=whose if kept is None else kept)
 
 
-def _kept(
-    resource: Resource, jobs: Jobs, ours: Collection[str], owner: str | None, busy: Collection[str]
-) -> str | None:
-    """Why it stays; None = it can go."""
-    if resource.journal_id not in ours:
-        if resource.journal_id != owner:
-            return f"it is of journal {resource.journal_id}: --owner {resource.journal_id} removes it"
-        return "that journal has machines here" if resource.journal_id in busy else None
+def _ours_kept(resource: Resource, journal: Journal, jobs: Jobs, busy: Collection[str]) -> str | None:
+    """Why it stays; None = it can go. What is a job's own goes by that job as its mailbox tells of it: the
+    job may run elsewhere, and on another cloud, by this very role."""
+    from arylcloud.cli.gcfacts import needed
+
     if jobs.unreadable:
         return f"the records of {min(jobs.unreadable)} cannot be read"
     running = sorted(
@@ -85,4 +87,17 @@ def _kept(
     )
     if running:
         return f"job {running[0]} has not ended"
-    return "there are machines of ours here" if resource.journal_id in busy else None
+    if resource.journal_id in busy:
+        return "there are machines of ours here"
+    return None if resource.job_id is None else needed(journal, jobs, resource.job_id)
+
+
+def _kept(resource: Resource, root_uri: str, owner: str | None, busy: Collection[str]) -> str | None:
+    """Likewise, of another journal."""
+    from arylcloud.cli.gcfacts import needed_elsewhere
+
+    if resource.journal_id != owner:
+        return f"it is of journal {resource.journal_id}: --owner {resource.journal_id} removes it"
+    if resource.journal_id in busy:
+        return "that journal has machines here"
+    return None if resource.job_id is None else needed_elsewhere(root_uri, resource.job_id)

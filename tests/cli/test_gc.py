@@ -21,7 +21,8 @@ from arylcloud.core.codec import dumps
 from arylcloud.core.errors import AccessError, ArylError, ThrottledError
 from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Offer
-from arylcloud.core.ports import Billing, Capabilities, Machine, MachineState, ObjectStore
+from arylcloud.core.phases import JobPhase
+from arylcloud.core.ports import Billing, Capabilities, Machine, MachineState, ObjectStore, Resource
 from arylcloud.core.protocol import (
     JOB_KEY,
     LAUNCHER_KEY,
@@ -30,6 +31,7 @@ from arylcloud.core.protocol import (
     JobDoc,
     LauncherBeat,
     beat_key,
+    journal_key,
 )
 from arylcloud.launcher.journal import Journal
 from tests.support.harness import offer
@@ -95,6 +97,32 @@ def machine(
     )
 
 
+class Beside:
+    """What a cloud holds beside machines."""
+
+    def __init__(self, *there: Resource) -> None:
+        self.there = there
+        self.removed: list[str] = []
+
+    def resources(self, *, journal_id: str | None) -> tuple[Resource, ...]:
+        assert journal_id is None
+        return self.there
+
+    def remove(self, resource: Resource) -> None:
+        self.removed.append(resource.resource_id)
+
+
+def role(journal_id: str, job_id: str | None = JOB) -> Resource:
+    return Resource(
+        cloud="aws",
+        region="us-east-1",
+        kind="role",
+        resource_id="aryl-role",
+        journal_id=journal_id,
+        job_id=job_id,
+    )
+
+
 Run = Callable[..., dict[str, Any]]
 
 
@@ -107,10 +135,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*clouds: Cloud, args: Sequence[str] = (), code: int = 0) -> dict[str, Any]:
+    def call(
+        *clouds: Cloud, beside: Beside | None = None, args: Sequence[str] = (), code: int = 0
+    ) -> dict[str, Any]:
         known = {cloud.name: cloud for cloud in clouds}
         monkeypatch.setattr(assemble, "providers_for", lambda asked, places: known)
-        monkeypatch.setattr(assemble, "infrastructure_for", lambda cloud, places: None)
+        monkeypatch.setattr(assemble, "infrastructure_for", lambda cloud, places: beside)
         assert aryl(["gc", "--json", *args]) == code
         document = dict(json.loads(capsys.readouterr().out))
         assert aryl(["gc", "--dryrun", *args]) == code
@@ -324,3 +354,139 @@ def test_a_job_whose_records_are_damaged_is_left_alone(run: Run, own: tuple[Jour
     found = run(cloud)
     assert (found["found"], found["terminated"], cloud.ended) == ([], [], [])
     assert found["said"].count("cannot be read") == 2
+
+
+# ---------------------------------------------------------------- a job that has gone on elsewhere
+
+
+class Abroad:
+    """Another home, which goes on with the job of ``own``."""
+
+    def __init__(self, folder: Path, store: ObjectStore) -> None:
+        folder.mkdir()
+        self.journal = Journal(folder / "journal.db")
+        self.store = store
+        self.say(ev.LauncherStarted(launcher_id="l-far", host="h", pid=1, home=self.journal.journal_id))
+
+    def say(self, *facts: ev.Event) -> None:
+        self.journal.catch_up(JOB, self.store)
+        for fact in facts:
+            self.journal.append(JOB, time.time(), "far", fact, None, mirror=self.store)
+
+    def phase(self, phase: JobPhase) -> None:
+        self.say(ev.JobPhaseChanged(phase=phase, code="x", text="x"))
+
+
+@pytest.fixture
+def stopped(own: tuple[Journal, ObjectStore]) -> tuple[Journal, ObjectStore]:
+    """As this home last knew it."""
+    journal, store = own
+    for fact in (
+        ev.LeaseReleased(lease_id=LEASE, cause="terminated", ended_s=2.0),
+        ev.JobPhaseChanged(phase=JobPhase.STOPPED, code="x", text="x"),
+    ):
+        journal.append(JOB, time.time(), "w", fact, None, mirror=store)
+    return journal, store
+
+
+def test_what_a_job_needs_that_another_home_has_resumed_stays(
+    run: Run, stopped: tuple[Journal, ObjectStore], tmp_path: Path
+) -> None:
+    """It runs on another cloud's machines, to whom this role's sessions are lent: no machine of ours is here,
+    and this home's journal says that the job has ended."""
+    journal, store = stopped
+    abroad = Abroad(tmp_path / "abroad", store)
+    abroad.phase(JobPhase.PENDING)
+    beside = Beside(role(journal.journal_id))
+    for age_s in (1.0, HOUR_S):  # its launcher need not be awake
+        say_launcher(store, age_s)
+        found = run(Cloud("aws"), beside=beside)
+        assert [one["removed"] for one in found["resources"]] == [False]
+        assert f"job {JOB} has not ended: another home goes on with it" in found["said"]
+    abroad.phase(JobPhase.STOPPED)
+    say_launcher(store, 1.0)
+    assert "a launcher at work" in run(Cloud("aws"), beside=beside)["said"]
+    assert beside.removed == []
+    say_launcher(store, HOUR_S)
+    assert [one["removed"] for one in run(Cloud("aws"), beside=beside)["resources"]] == [True]
+    assert beside.removed == ["aryl-role"]
+
+
+def test_what_a_job_needs_stays_where_its_mailbox_cannot_be_read(
+    run: Run, stopped: tuple[Journal, ObjectStore]
+) -> None:
+    journal, store = stopped
+    head = journal.head(JOB)
+    store.put(journal_key(head + 1), b"?")
+    beside = Beside(role(journal.journal_id))
+    assert "cannot be read" in run(Cloud("aws"), beside=beside)["said"]
+    assert beside.removed == []
+
+
+def test_of_another_journal_a_jobs_role_goes_once_its_mailbox_says_that_it_has_ended(
+    run: Run, stopped: tuple[Journal, ObjectStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--owner`` names the journal; the job's machines may be on another cloud."""
+    journal, store = stopped
+    owner, root = journal.journal_id, store.uri.removesuffix(f"/jobs/{JOB}")
+    beside = Beside(role(owner))
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(tmp_path / "third"))
+    (tmp_path / "third" / "state").mkdir(parents=True)
+    assert "name its store" in run(Cloud("aws"), beside=beside, args=["--owner", owner])["said"]
+    abroad = Abroad(tmp_path / "abroad", store)
+    abroad.phase(JobPhase.PENDING)
+    there = ["--owner", owner, "--store", root]
+    assert "has not ended" in run(Cloud("aws"), beside=beside, args=there)["said"]
+    assert beside.removed == []
+    abroad.phase(JobPhase.STOPPED)
+    run(Cloud("aws"), beside=beside, args=there)
+    assert beside.removed == ["aryl-role"]
+
+
+def test_a_machine_that_a_launcher_elsewhere_is_making_is_no_stray(
+    run: Run, own: tuple[Journal, ObjectStore], tmp_path: Path
+) -> None:
+    """The cloud shows it before its launcher has heard of it: its lease has no machine yet."""
+    journal, store = own
+    abroad, second = Abroad(tmp_path / "abroad", store), f"{JOB}-r0-a2"
+    abroad.say(
+        ev.LeaseIntended(
+            lease_id=second,
+            token="t2",
+            offer=offer(),
+            index=0,
+            attempt=2,
+            purpose="replace",
+            until_s=1e10,
+            why="x",
+        )
+    )
+    new = replace(machine("i-new", journal_id=journal.journal_id), lease_id=second)
+    cloud = Cloud("aws", new)
+    say_launcher(store, 2.0)
+    found = run(cloud)
+    assert (found["found"], found["unattended"], cloud.ended) == ([], [], [])
+    say_launcher(store, HOUR_S)
+    assert run(cloud)["terminated"] == ["i-new"], "nobody is left who would take it up"
+
+
+def test_of_a_home_whose_job_was_adopted_nothing_else_is_ours(
+    run: Run,
+    home: Path,
+    stopped: tuple[Journal, ObjectStore],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its other jobs run over there, under the same journal's id."""
+    owner = stopped[0].journal_id
+    third = tmp_path / "third"
+    (third / "state").mkdir(parents=True)
+    Journal(third / "state" / "journal.db").catch_up(JOB, stopped[1])  # as adopt does
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(third))
+    theirs = replace(machine("i-theirs", journal_id=owner), job_id="other-0a1b2c3d", lease_id="x")
+    adopted = machine("i-stray", journal_id=owner)
+    cloud, beside = Cloud("aws", theirs, adopted), Beside(role(owner, None), role(owner, "other-0a1b2c3d"))
+    found = run(cloud, beside=beside)
+    assert cloud.ended == ["i-stray"]
+    assert beside.removed == []
+    assert f"of journal {owner}" in found["said"]
