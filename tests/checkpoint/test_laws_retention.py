@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support import manifests
 
+from arylcloud.checkpoint.chunks import sha256
 from arylcloud.checkpoint.manifest import list_manifests, manifest_bytes
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.retention import GRACE_S, SETTLE_S, Prune, one_per, plan_prune, prune
@@ -172,7 +173,7 @@ def test_what_is_committed_between_two_lists_is_kept(store: Meddled, kind: str, 
 
 
 def test_what_came_back_since_the_first_look_is_kept(store: Meddled) -> None:
-    """Each folder is looked at once more, right before it is emptied."""
+    """Everything is looked at once more, right before it goes."""
     store.before[CHUNKS_PREFIX, 2] = lambda: store.put(chunk_key(A), b"x")  # rewritten: young again
     found = prune(store, keep=1, pins=(), grace_s=GRACE)
     assert found.chunks == ()
@@ -210,3 +211,44 @@ def test_a_first_upload_has_the_time_it_needs(store: Meddled) -> None:
     """Without any manifest whatever lies there may belong to it."""
     store.delete([manifest(1, B).key])
     assert prune(store, keep=1, pins=(), grace_s=GRACE).chunks == ()
+
+
+@pytest.mark.parametrize(
+    ("list_s", "delete_s", "most_lists"),
+    [
+        (0.0, 0.0, 2),  # one to decide, one to act on
+        (1.0, 1.5, 10),  # a look is acted on for three batches, then there is another
+        (3.0, 0.0, 257),  # too long for everything at once: a folder at a time
+    ],
+)
+def test_how_often_a_large_prefix_is_listed(
+    store: Meddled, monkeypatch: pytest.MonkeyPatch, list_s: float, delete_s: float, most_lists: int
+) -> None:
+    """Two thousand old chunks all go, with few looks, and none by a look too old for it."""
+    watch, looked_s = ManualClock(0.0), 0.0
+    old = [sha256(str(n).encode()) for n in range(2000)]
+    store.clock.at_s = 5.0  # before the manifest
+    for digest in old:
+        MemoryStore.put(store, chunk_key(digest), b"x")
+    store.clock.at_s = 1e5
+    list_all, delete = store.list, store.delete
+
+    def slow_list(prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        nonlocal looked_s
+        if prefix.startswith(CHUNKS_PREFIX):
+            looked_s = watch.monotonic_s()
+            watch.sleep(list_s if prefix == CHUNKS_PREFIX else list_s / 256)
+        return list_all(prefix, after=after)
+
+    def slow_delete(gone: Sequence[str]) -> None:
+        assert watch.monotonic_s() - looked_s <= SETTLE_S / 2
+        watch.sleep(delete_s)
+        delete(gone)
+
+    monkeypatch.setattr(store, "list", slow_list)
+    monkeypatch.setattr(store, "delete", slow_delete)
+    found = prune(store, keep=1, pins=(), grace_s=GRACE, clock=watch)
+    assert set(found.chunks) == {chunk_key(digest) for digest in (A, *old)}
+    assert len(found.chunks) == found.chunk_bytes == 2001
+    assert chunks_of(store) == {chunk_key(B)}
+    assert store.lists[CHUNKS_PREFIX] <= most_lists
