@@ -119,13 +119,23 @@ class Child:
 
     @property
     def running(self) -> bool:
+        return self._state not in "ZX"
+
+    @property
+    def stopped(self) -> bool:
+        """By SIGSTOP."""
+        return self._state == "T"
+
+    @property
+    def _state(self) -> str:
+        """Of its process, as ``ps`` says it."""
         if self.code is not None:
-            return False
+            return "X"
         try:
             stat = Path(f"/proc/{self.pid}/stat").read_text()
         except (FileNotFoundError, ProcessLookupError):  # the latter: it ended between open and read
-            return False
-        return stat.rpartition(")")[2].split()[0] not in "ZX"
+            return "X"
+        return stat.rpartition(")")[2].split()[0]
 
     @property
     def out(self) -> str:
@@ -209,6 +219,7 @@ class Home:
         calls: Path | None = None,
         die_once: Path | None = None,
         die_at: str | None = None,
+        stop_at: str | None = None,
         fork_launcher: bool = False,
         tty: str | None = None,
         out_to_tty: bool = True,
@@ -231,6 +242,7 @@ class Home:
                 "calls": str(calls) if calls else None,
                 "die_once": str(die_once) if die_once else None,
                 "die_at": die_at,
+                "stop_at": stop_at,
                 "fork_launcher": fork_launcher,
                 "tty": tty,
                 "out_to_tty": out_to_tty,
@@ -370,15 +382,35 @@ class Home:
     def give_notice(self, instance_id: str, notice_s: float = WAIT_S) -> None:
         """The cloud will take a machine in so many seconds; 0: it takes it. Written down as its daemon does
         it, while there is none: nothing has to be timed."""
-        with start._starter(self.cloud):  # a launcher that finds no daemon waits
-            self.stop_cloud()
+        with self._without_daemon():
             log, now_s = cloud_log.CloudLog(self.cloud / LOG_FILE), time.time()
-            opened = next(iter(log))
-            market_s = MarketClock(origin_s=opened["origin_s"], scale=opened["scale"]).market_s(now_s)
+            market_s = _market_clock(next(iter(log))).market_s(now_s)
             body = {"acts_at_s": now_s + notice_s} if notice_s else {"cause": "interrupted"}
             kind = "notice" if notice_s else "ending"
             log.append(kind, wall_s=now_s, market_s=market_s, instance_id=instance_id, **body)
             log.close()
+
+    def set_price(self, region: str, usd_per_hour: float) -> None:
+        """From now on: what the market of this cloud has foretold all the time, as its log has it then."""
+        with self._without_daemon():
+            path = self.cloud / LOG_FILE
+            first, *others = path.read_text().splitlines()
+            opened = json.loads(first)
+            prices = json.loads(opened["text"])
+            now_s = _market_clock(opened).market_s(time.time()) - opened["origin_s"]
+            (offer,) = (offer for offer in prices["offers"] if offer["region"] == region)
+            offer["steps"].append([now_s, usd_per_hour, offer["steps"][-1][2]])
+            opened["text"] = json.dumps(prices)
+            part = path.with_suffix(".part")
+            part.write_text("".join(f"{line}\n" for line in (json.dumps(opened), *others)))
+            part.replace(path)
+
+    @contextlib.contextmanager
+    def _without_daemon(self) -> Iterator[None]:
+        """A launcher that finds none waits."""
+        with start._starter(self.cloud):
+            self.stop_cloud()
+            yield
         start.ensure(
             self.cloud, market=str(self.market_file), idle_exit_s=self.idle_exit_s, clock=SystemClock()
         )
@@ -412,6 +444,10 @@ class Home:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.03)
             assert time.monotonic() < give_up_s, f"processes that cannot be ended: {found}"
+
+
+def _market_clock(opened: dict[str, Any]) -> MarketClock:
+    return MarketClock(origin_s=opened["origin_s"], scale=opened["scale"])
 
 
 def wait_for(true: Callable[[], Any], what: str, timeout_s: float = WAIT_S) -> Any:

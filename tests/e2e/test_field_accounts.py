@@ -86,11 +86,11 @@ def test_54_every_job_ends_with_what_it_cost(new_home: NewHome, how: str) -> Non
 
 
 def test_79_max_runtime_counts_running_alone(new_home: NewHome) -> None:
-    """Nothing is to be had for two hours of the market, longer than the whole ``max_runtime``: they do
-    not count. The deadline counts them."""
+    """Nothing is to be had for 150 minutes of the market, longer than the whole ``max_runtime``: they do
+    not count. The deadline counts them. (It runs from its first step to its fifth.)"""
     # each "no" keeps it from being asked again for ten minutes, then twenty, …
     home = new_home(market(spot("late", 0.10), faults=(fault("create", "capacity", times=4),)))
-    spec = job(steps=60, max_runtime="80m", deadline="81m")
+    spec = job(steps=5, save_every=5, max_runtime="140m", deadline="141m")
     done = home.launch(spec, code=105)
     (job_id,) = home.jobs()
     state = settled(home, job_id)
@@ -98,15 +98,17 @@ def test_79_max_runtime_counts_running_alone(new_home: NewHome) -> None:
     assert "after its deadline" in done.err
     ran_s = trained_market_s(state, 0.0)
     waited_s = state.trainings[0].started_at_s * 600 - state.submitted_at_s * 600
-    assert 0 < ran_s < 80 * 60 < waited_s + ran_s
+    assert 0 < ran_s < 140 * 60 < waited_s + ran_s
     assert JobPhase.WAITING in [
         r.event.phase for r in home.events(job_id) if isinstance(r.event, ev.JobPhaseChanged)
     ]
 
 
 def test_79_max_runtime_ends_what_runs_longer(new_home: NewHome) -> None:
+    """It waits after its third step for what never comes."""
     home = new_home(quiet(boot_s=2.0))  # 20 minutes of the market: not running
-    done = home.launch(job(steps=5000, max_runtime="50m", work="100 steps"), code=104)
+    spec = job(steps=5000, save_every=1, hold=3, max_runtime="50m", work="100 steps")
+    done = home.launch(spec, code=104)
     (job_id,) = home.jobs()
     state = settled(home, job_id, phase="failed")
     assert state.phase_code == "max_runtime"

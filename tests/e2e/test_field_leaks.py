@@ -201,48 +201,45 @@ def test_37_a_create_that_failed_and_landed_is_one_machine(
 # ---------------------------------------------------------------- 42: the price of what was created
 
 
-def dear(home: Home) -> tuple[Any, ...]:
-    (job_id,) = home.jobs()
+def rises(home: Home, spec: dict[str, Any]) -> tuple[Any, ...]:
+    """The price rises between the quote and the create: the events of such a job."""
+    job_id = home.submit(spec)
+    launcher = home.serve(job_id, stop_at="before create")
+    wait_for(lambda: launcher.stopped, "the moment before the create")
+    (lease,) = home.state(job_id).leases.values()
+    assert (lease.phase, lease.offer.region) == (LeasePhase.INTENDED, "rising")
+    home.set_price("rising", 0.50)
+    launcher.send(signal.SIGCONT)
+    assert launcher.wait() == 0, launcher.err[-3000:]
+    settled(home, job_id)
     return tuple(r.event for r in home.events(job_id))
 
 
+def two() -> dict[str, Any]:
+    return market(spot("rising", 0.10), spot("steady", 0.20))
+
+
 def test_42_a_machine_dearer_than_its_quote_is_ended_and_said(new_home: NewHome) -> None:
-    """The price rises between the quote and the create: the created machine's price is what counts."""
-    home = new_home(
-        market(
-            # 8 wall seconds after the market's start it costs five times as much
-            spot("rising", 0.10, steps=[[4800, 0.50, 4]]),
-            spot("steady", 0.20),
-            faults=(fault("create", "delay", times=1, seconds=9.0),),
-        )
-    )
-    job_id = home.submit(job(steps=50))
-    home.serve_to_the_end(job_id)
-    settled(home, job_id)
-    events = dear(home)
+    """The created machine's price is what counts."""
+    home = new_home(two())
+    events = rises(home, job(steps=50))
     ending = next(e for e in events if isinstance(e, ev.LeaseEnding))
     assert ending.code == "over_cap"
     assert "$0.5000/h" in ending.why
     assert "quoted at $0.1000/h" in ending.why
     assert any(isinstance(e, ev.OfferBarred) and e.code == "over_cap" for e in events)
+    (job_id,) = home.jobs()
     offers = [lease.offer.region for lease in home.state(job_id).leases.values()]
     assert offers == ["rising", "steady"]
 
 
 def test_42_a_price_above_the_cap_is_never_paid(new_home: NewHome) -> None:
-    home = new_home(
-        market(
-            spot("rising", 0.10, steps=[[4800, 0.50, 4]]),
-            spot("steady", 0.20),
-            faults=(fault("create", "delay", times=1, seconds=9.0),),
-        )
-    )
-    job_id = home.submit(job(steps=50, max_usd_per_hour="0.30"))
-    home.serve_to_the_end(job_id)
-    state = settled(home, job_id)
-    for lease in state.leases.values():
+    home = new_home(two())
+    events = rises(home, job(steps=50, max_usd_per_hour="0.30"))
+    (job_id,) = home.jobs()
+    for lease in home.state(job_id).leases.values():
         assert lease.phase is LeasePhase.REFUSED or all(p.usd_per_hour <= 0.30 for p in lease.prices)
-    refused = next(e for e in dear(home) if isinstance(e, ev.LeaseRefused))
+    refused = next(e for e in events if isinstance(e, ev.LeaseRefused))
     assert "the cap is $0.3/h" in refused.message
 
 

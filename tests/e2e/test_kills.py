@@ -7,7 +7,6 @@ import random
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 import pytest
 
@@ -79,14 +78,12 @@ def test_the_clouds_daemon_is_killed_again_and_again(new_home: NewHome, seed: in
     rng = random.Random(seed)
     job_id = home.submit(HELD)
     child = home.serve(job_id)
-    killed = 0
-    while killed < 5:
-        time.sleep(rng.uniform(0.1, 2.0))
-        pid = home.daemon_pid()
-        if pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-                killed += 1
+    for _ in range(5):
+        pid = wait_for(home.daemon_pid, "the daemon, started by the next call")
+        time.sleep(rng.uniform(0.0, 1.0))  # any moment will do
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda pid=pid: home.daemon_pid() != pid, "its end")
+        assert child.running, child.err[-3000:]
     home.go()
     assert child.wait() == 0, child.err[-3000:]
     assert sum(r["kind"] == "daemon" for r in home.cloud_records()) > 1

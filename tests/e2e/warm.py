@@ -13,7 +13,7 @@ the request says ``no_launcher`` (the test starts the launcher itself), ``fork_l
 the background is a fork, too) or names files: crash points
 (``points``) and calls to the local cloud (``calls``) are written to them as they are passed, and at a
 point that ``die_once`` does not name yet, the process adds its name and kills itself. ``die_at``: the name
-of the point at which it does.
+of the point at which it does; ``stop_at``: at which it stops, the first time, until it is sent SIGCONT.
 """
 
 from __future__ import annotations
@@ -224,8 +224,10 @@ def _instrument(request: dict[str, Any], path: str) -> None:
             return Launcher(path, args[3:], stdout.name, cwd, env)
 
         spawn.subprocess = SimpleNamespace(Popen=started, DEVNULL=subprocess.DEVNULL)  # type: ignore[assignment]
-    if request.get("points") or request.get("die_once") or request.get("die_at"):
-        _watch_points(request.get("points"), request.get("die_once"), request.get("die_at"))
+    if any(request.get(name) for name in ("points", "die_once", "die_at", "stop_at")):
+        _watch_points(
+            request.get("points"), request.get("die_once"), request.get("die_at"), request.get("stop_at")
+        )
     if request.get("calls"):
         _write_calls(request["calls"])
 
@@ -250,7 +252,7 @@ class Launcher:
         return self.returncode
 
 
-def _watch_points(points: str | None, died: str | None, die_at: str | None) -> None:
+def _watch_points(points: str | None, died: str | None, die_at: str | None, stop_at: str | None) -> None:
     from arylcloud.launcher import probe
 
     real = probe.from_environment
@@ -258,6 +260,7 @@ def _watch_points(points: str | None, died: str | None, die_at: str | None) -> N
 
     def from_environment() -> probe.Probe:
         inner = real()
+        stops = [stop_at]
 
         def passing(point: str) -> None:
             if points:
@@ -267,6 +270,9 @@ def _watch_points(points: str | None, died: str | None, die_at: str | None) -> N
                 os.kill(os.getpid(), signal.SIGKILL)
             if point == die_at:
                 os.kill(os.getpid(), signal.SIGKILL)
+            if point in stops:
+                stops.clear()
+                os.kill(os.getpid(), signal.SIGSTOP)
             inner(point)
 
         return passing
