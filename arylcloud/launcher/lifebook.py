@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 SCHEMA: Final = 1
+"""Raised where ``history.lives`` makes something else of the same records (a test knows)."""
 RECENT_S: Final = 180 * 86400.0
 """Markets change: what ended before that says nothing of today's."""
 HALF_DAYS: Final = 14

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from arylcloud.core.ports import EndCause
 from arylcloud.launcher import history
 from arylcloud.launcher.history import lives
 from arylcloud.launcher.journal_db import Database
-from arylcloud.launcher.lifebook import HALF_DAYS, RECENT_S, Life, read
+from arylcloud.launcher.lifebook import HALF_DAYS, RECENT_S, SCHEMA, Life, read
 from arylcloud.launcher.lifebook import own_history as told
 from arylcloud.planner.single import plan_job
 from arylcloud.pricing.table import from_offers
@@ -80,6 +81,40 @@ def test_lives_of_spot_machines_and_how_they_ended() -> None:
         (1.0, True, 7.0),
         (10.0, False, 5 * HOUR),
     ]
+
+
+KEPT = {1: "e48b304be2407851"}
+"""By ``lifebook.SCHEMA``: the digest of what ``lives`` makes of the history below."""
+
+
+def test_what_is_kept_is_what_lives_makes_today() -> None:
+    """In every home lies ``lives.json``, folded by an earlier release; of jobs that have ended for good.
+    Where ``lives`` makes something else of the same history, ``lifebook.SCHEMA`` is to be raised: then all is
+    folded anew. Write its digest beside the new number."""
+    zones = (offer("use1-az1"), offer("use1-az2"), replace(offer("use1-az1"), zone=None, region="eu-west-1"))
+    events: list[ev.Event] = [
+        begun(),
+        *(
+            event
+            for n, cause in enumerate(("terminated", "interrupted", "self", "no_room", "unknown", None))
+            for where in zones
+            for notice in (False, True)
+            for event in machine(
+                f"{n}-{where.place}-{notice}", None if cause is None else 1.0 + n, cause or "", where=where,
+                notice=notice,
+            )
+        ),
+        *machine("on-demand", 4.0, where=offer("use1-az1", Market.ON_DEMAND)),
+        *machine("reserved", 4.0, where=offer("use1-az1", Market.RESERVED), notice=True),
+        *machine("never began", 0.0),
+        *machine("before its time", -1.0),
+        *machine("refused", None)[:1],
+        *machine("by a cause of tomorrow", 2.0, "something else"),
+    ]  # fmt: skip
+    assert {type(event).__name__ for event in events} == set(history.KINDS)
+    found = lives([(100.0 * n, event) for n, event in enumerate(events)], last_s=50 * HOUR)
+    digest = hashlib.sha256(json.dumps([astuple(life) for life in found]).encode()).hexdigest()
+    assert KEPT[SCHEMA] == digest[:16]
 
 
 def write(
