@@ -1,4 +1,4 @@
-"""An object store in memory: the port's meaning in forty lines, for tests and simulations."""
+"""An object store in memory: the port's whole meaning, for tests and simulations."""
 
 from __future__ import annotations
 

@@ -32,7 +32,6 @@ class _One:
     resources: Resources
     market: MarketChoice | None
     max_usd_per_hour: float | None
-    strict_order: bool
 
 
 def read_resources(value: Value | None) -> tuple[Resources, MarketChoice | None, float | None]:
@@ -130,7 +129,7 @@ def _read_one(section: Section, base: _One | None = None) -> _One:
         cap = base.max_usd_per_hour
     section.refuse(_UNSUPPORTED)
     section.finish()
-    return _One(resources=found, market=market, max_usd_per_hour=cap, strict_order=False)
+    return _One(resources=found, market=market, max_usd_per_hour=cap)
 
 
 def _read_place(section: Section, found: Resources) -> Resources:

@@ -105,7 +105,6 @@ class Held(NamedTuple):
     """One rate that was hidden; logarithms."""
 
     family: str
-    sample: str
     origin: str
     target: Node
     known: tuple[Node, ...]
@@ -144,7 +143,7 @@ def hidden(sample: Sample, factors: Factors) -> list[Held]:
             found = Given(factors, known).complete(target)
             if found is not None:
                 at = tuple(k.node for k in known)
-                held.append(Held(sample.family, sample.name, origin, target, at, truth, found))
+                held.append(Held(sample.family, origin, target, at, truth, found))
     return held
 
 

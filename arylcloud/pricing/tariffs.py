@@ -20,7 +20,6 @@ INTERNET: Final = "internet"
 LOCAL: Final = "local"
 OWN: Final = (LOCAL, "pool")
 """Machines and disks of one's own: nobody charges for what leaves them, or lies on them."""
-"""The user's own machines and disks: no cloud bills for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,6 @@ class Instance:
     notice_acts_wall_s: float | None = None
     ending: EndCause | None = None
     """It is being ended, and why."""
-    ending_wall_s: float | None = None
     ended_s: float | None = None
     ended_wall_s: float | None = None
     end_cause: EndCause | None = None
@@ -122,7 +121,7 @@ class Machines:
             case "notice":
                 self._change(record, notice_acts_wall_s=record["acts_at_s"])
             case "ending":
-                self._change(record, ending=EndCause(record["cause"]), ending_wall_s=record["wall_s"])
+                self._change(record, ending=EndCause(record["cause"]))
             case "end":
                 self.live_ids.discard(record["instance_id"])
                 self._change(
