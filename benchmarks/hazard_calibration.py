@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from nelson_aalen import nelson_aalen
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -25,7 +26,6 @@ from arylcloud.core.offer import Market, Offer
 from arylcloud.launcher.lifebook import Life, own_history
 from arylcloud.pricing import ownrates
 from arylcloud.pricing.hazard import SpotAdvisor, bundled_advisor, hazard_per_hour
-from arylcloud.pricing.survival import nelson_aalen
 from arylcloud.pricing.table import OfferTable, from_offers
 from arylcloud.simulation.spottraces import SpotTrace, read_spot_traces
 

@@ -1,7 +1,8 @@
 """Survival of machines by Nelson–Aalen: the yardstick that own rates are measured against.
 
 It assumes nothing, and needs some twenty losses to say anything. From there on, too, the corrected rates of
-``ownrates`` foretell losses better (docs/results/hazards.md).
+``arylcloud/pricing/ownrates`` foretell losses better (ADR-0007, docs/results/hazards.md): the product plans
+by those, and this is here to be compared with.
 """
 
 from __future__ import annotations
