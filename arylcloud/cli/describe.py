@@ -132,7 +132,8 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
         case ev.OfferBarred():
             return f"not asking {event.scope} for a while ({event.code}): {event.why}"
         case ev.Charged():
-            return f"{event.what} {usd(event.usd)} for {event.gb:.3f} GB: {event.text}"
+            vague = f"; no price is known of {event.unknown}" if event.unknown else ""
+            return f"{event.what} {usd(event.usd)} for {event.gb:.3f} GB: {event.text}{vague}"
         case ev.BaselineQuoted():
             return None
         case ev.Notified():

@@ -106,6 +106,7 @@ def launch(
                 journal=journal,
                 places=places,
                 queued=queue,
+                store_place=place.place,
             )
             if queue:
                 return _queued(job_id, prefix.uri, json_)

@@ -61,13 +61,19 @@ def _line(console: Console, text: str, *, style: str = "") -> None:
 
 def cost_line(r: Report) -> Text:
     """One line for the end of every job: what it cost, and of what that is made."""
-    if r.total_micro is None or r.compute_micro is None:
-        return Text(f"cost unknown, at least {amount(r.known_micro, r.known_micro)}", style="bold yellow")
     compute, egress, storage = shown_total(r)
-    line = Text(amount(r.total_micro, r.total_micro), style="bold")
-    line.append(f" = compute {compute} + egress {egress} + storage {storage}", style="not bold")
+    parts = f"compute {compute} + egress {egress} + storage {storage}"
+    if r.total_micro is None:
+        line = Text(f"cost unknown, at least {amount(r.known_micro, r.known_micro)}", style="bold yellow")
+        if r.compute_micro is not None:
+            line.append(f": {parts}", style="not bold")
+    else:
+        line = Text(amount(r.total_micro, r.total_micro), style="bold")
+        line.append(f" = {parts}", style="not bold")
     if r.budget_usd is not None:
-        line.append(f"  ({r.total_micro / 1e6 / r.budget_usd:.0%} of the budget of ${r.budget_usd:,.2f})")
+        least = "" if r.total_micro is not None else "at least "
+        part = f"{r.known_micro / 1e6 / r.budget_usd:.0%}"
+        line.append(f"  ({least}{part} of the budget of ${r.budget_usd:,.2f})")
     return line
 
 
@@ -97,7 +103,9 @@ def _half_up(micro: int, unit: int) -> int:
 
 def shown_total(r: Report) -> list[str]:
     """Compute, egress and storage as the cost line shows them."""
-    return amounts((r.compute_micro or 0, r.egress_micro, r.storage_micro))
+    parts = (r.compute_micro, r.egress_micro, r.storage_micro)
+    shown = amounts([part or 0 for part in parts], digits=_digits(r.known_micro))
+    return ["unknown" if part is None else text for part, text in zip(parts, shown, strict=True)]
 
 
 def shown_parts(r: Report, micro: Sequence[int]) -> list[str]:

@@ -55,6 +55,21 @@ def open_uri(uri: str, *, create: bool = False, durable: bool = False) -> Object
     return open_store(uri, **storage_of(cloud, folders()).options(address_of(uri)))
 
 
+def place_of(uri: str | None, folders: Folders) -> str | None:
+    """``cloud/region`` of a bucket that a user names, as its cloud says. None: a folder, no store, or nobody
+    tells us; whatever is wrong with it says whoever opens it."""
+    from arylcloud.core.errors import ArylError
+
+    cloud = None if uri is None else cloud_of(uri)
+    if uri is None or cloud is None:
+        return None
+    try:
+        return storage_of(cloud, folders).place(address_of(uri))
+    except ArylError as error:
+        log.info("where %s lies is not known: %s", uri, error.message)
+        return None
+
+
 class Root:
     """The store of a job that is about to be launched: what is named, or the usual one, which is a folder
     for the local cloud, and a bucket of this account in the first machine's region for any other."""
@@ -90,6 +105,13 @@ class Root:
         if self._missing:
             storage_of(self._cloud, self._folders).make(address_of(self.uri), self._region, journal_id)
             self._missing = False
+
+    @property
+    def place(self) -> str | None:
+        """``cloud/region`` of the bucket; None = a folder, or not known. A cloud may be asked."""
+        if self._theirs or cloud_of(self.uri) is None:
+            return place_of(self.uri, self._folders)
+        return f"{self._cloud}/{self._region}"
 
     def check(self) -> None:
         """One that the user names is never made: whether it is there is told here, before anything is

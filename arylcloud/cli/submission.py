@@ -30,10 +30,11 @@ def submit_plan(
     journal: Journal,
     places: Folders,
     queued: bool = False,
+    store_place: str | None = None,
 ) -> None:
     """Pack what the machines need, and bring the job into being. ``quoted``: what the clouds have said
-    meanwhile, for its launcher to begin with. Raises what ``submit`` and the cloud raise; then there is no
-    job."""
+    meanwhile, for its launcher to begin with; ``store_place``: where ``root`` is. Raises what ``submit`` and
+    the cloud raise; then there is no job."""
     from arylcloud.agent.runtime import build_runtime
     from arylcloud.cli.assemble import new_writer_id, providers_for
     from arylcloud.cli.jobfile import NOTIFY_ENV
@@ -72,6 +73,7 @@ def submit_plan(
         ),
         nodes=plan.chosen.nodes if spec.nodes_min < spec.nodes_max else None,
         quoted=quoted,
+        store_place=store_place,
     )
     probe = from_environment()
     journal.probe = probe

@@ -18,6 +18,7 @@ from arylcloud.core.events_money import LeasePriced as LeasePriced
 from arylcloud.core.events_money import LimitNear as LimitNear
 from arylcloud.core.events_money import LimitUnknown as LimitUnknown
 from arylcloud.core.events_money import Notified as Notified
+from arylcloud.core.events_money import OfferBarred as OfferBarred
 from arylcloud.core.events_money import PricesChecked as PricesChecked
 from arylcloud.core.events_money import QueueDecided as QueueDecided
 from arylcloud.core.events_money import StallSeen as StallSeen
@@ -48,6 +49,8 @@ class JobSubmitted:
     """How many machines were confirmed, of a job whose number may change. None = all that it may have."""
     queued: bool = False
     """It waits for ``serve --policy`` to say when and on what it runs."""
+    store_place: str | None = None
+    """``cloud/region`` of the bucket under ``prefix_uri``; None = a folder, or not known at launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,20 +282,6 @@ class MigrationEnded:
     """What the new machines have cost before they took over: double running, boot included."""
     took_s: float | None = None
     """Wall seconds since it started."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferBarred:
-    """Planners see fewer offers until ``until_s`` (market seconds: capacity is the market's). ``scope``:
-    ``place[:type[:market]]``, like the beginning of ``Offer.key`` (``launcher/offers.covers``)."""
-
-    scope: str
-    until_s: float
-    code: str
-    why: str
-    times: int = 1  # in a row
-    spared: tuple[str, ...] = ()
-    """Zones inside the scope that are not barred: the cloud itself has named them."""
 
 
 Event = (

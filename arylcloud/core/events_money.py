@@ -44,6 +44,20 @@ class LimitNear:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OfferBarred:
+    """Planners see fewer offers until ``until_s`` (market seconds: capacity is the market's). ``scope``:
+    ``place[:type[:market]]``, like the beginning of ``Offer.key`` (``launcher/offers.covers``)."""
+
+    scope: str
+    until_s: float
+    code: str
+    why: str
+    times: int = 1  # in a row
+    spared: tuple[str, ...] = ()
+    """Zones inside the scope that are not barred: the cloud itself has named them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDecided:
     """A queued job may run now, on GPUs of this kind alone. (Making way is a request to stop.)"""
 
@@ -77,8 +91,11 @@ class Charged:
 
     what: Literal["egress", "storage"]
     usd: float
+    """In addition to what was charged before; a lower bound where some of it is unknown."""
     gb: float
     text: str
+    unknown: str = ""
+    """What of all so far has no known price, in words; the newest event of a kind says. Empty = nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

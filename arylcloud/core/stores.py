@@ -7,6 +7,7 @@ they are another cloud's, credentials that end soon and are renewed through the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -17,6 +18,10 @@ from arylcloud.core.errors import UsageError
 CLOUDS: Final = {"s3": "aws", "gs": "gcp", "az": "azure"}
 """Scheme → the cloud whose machines reach such a store by an identity of their own."""
 SCHEMES: Final = ("file", *CLOUDS)
+_USUAL: Final = {
+    "aws": re.compile(r"s3://arylcloud-\d{12}-([a-z0-9-]+)(?:/|$)"),
+    "gcp": re.compile(r"gs://arylcloud-[0-9a-f]{10}-([a-z0-9-]+)(?:/|$)"),
+}
 SIGNED_S: Final = 3600.0
 """The longest that a signed link is good for."""
 
@@ -70,6 +75,18 @@ def cloud_of(uri: str) -> str | None:
     return CLOUDS.get(urlsplit(uri).scheme)
 
 
+def usual_place(uri: str) -> str | None:
+    """``cloud/region`` of a store, where its name tells: that of the bucket which launch makes. None = a
+    folder, or its name does not say.
+
+    >>> usual_place("gs://arylcloud-0123456789-europe-west4/jobs/a"), usual_place("s3://mine")
+    ('gcp/europe-west4', None)
+    """
+    cloud = cloud_of(uri)
+    found = _USUAL[cloud].match(uri) if cloud in _USUAL else None
+    return None if found is None else f"{cloud}/{found[1]}"
+
+
 class Storage(Protocol):
     """A cloud's buckets, with the user's own credentials. May raise AccessError, UsageError, CloudError."""
 
@@ -89,6 +106,11 @@ class Storage(Protocol):
 
     def missing(self, address: Address) -> bool:
         """Whether there is no such bucket. Read-only. AccessError where it is somebody else's."""
+        ...
+
+    def place(self, address: Address) -> str | None:
+        """``cloud/region`` where the bucket is, as its cloud says; None = it spans several, or we may not be
+        told. Read-only."""
         ...
 
     def make(self, address: Address, region: str, journal_id: str) -> None:

@@ -67,6 +67,8 @@ def baselines(
             if not report.leases or report.seconds.useful <= 0:
                 raise _Missing("no steps were kept: there is no work to compare")  # noqa: TRY301
             usd, hours, basis = how(report, mine, quoted, _least_s(state, report))
+            if report.storage_micro is None:
+                raise _Missing("what its storage costs is not known")  # noqa: TRY301
         except _Missing as missing:
             found.append(
                 Baseline(name=name, label=LABELS[name], usd_micro=None, hours=None, basis=str(missing))

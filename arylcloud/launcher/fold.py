@@ -15,6 +15,7 @@ from arylcloud.core.errors import IntegrityError
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import LEASE_TRANSITIONS, JobPhase, LeasePhase
 from arylcloud.core.ports import PricePoint
+from arylcloud.core.stores import usual_place
 from arylcloud.launcher.state import BY_QUEUE, Epoch, JobState, Lease, Training, Turn
 
 
@@ -42,6 +43,8 @@ def apply(state: JobState | None, record: ev.Record) -> JobState:
             phase_since_s=record.at_s,
             baselines=event.quotes,
             queued=event.queued,
+            # journals of before name no place, but the bucket's own name may
+            store_place=event.store_place or usual_place(event.prefix_uri),
             quoted=event.quoted,
             size=event.nodes,
             seq=1,

@@ -35,6 +35,7 @@ from arylcloud.launcher.leasebill import (
     is_priced,
     micro_of,
 )
+from arylcloud.launcher.spent import unpriced
 from arylcloud.launcher.state import JobState, Lease
 from arylcloud.launcher.worktime import Span, SpanKind, kept_until_s, lease_spans
 
@@ -132,8 +133,8 @@ class Report:
     seconds: SplitSeconds
     compute_micro: int | None
     split_micro: SplitMicro | None
-    egress_micro: int
-    storage_micro: int
+    egress_micro: int | None
+    storage_micro: int | None
     known_micro: int
     """Lower bound: what is known to be owed, where some price is not known."""
     unknown: tuple[str, ...]
@@ -149,7 +150,7 @@ class Report:
 
     @property
     def total_micro(self) -> int | None:
-        if self.compute_micro is None:
+        if self.compute_micro is None or self.egress_micro is None or self.storage_micro is None:
             return None
         return self.compute_micro + self.egress_micro + self.storage_micro
 
@@ -173,8 +174,8 @@ def build_report(state: JobState, *, now_s: float) -> Report:
         idle=sum(s.idle for s in splits),
     )
     complete = len(splits) == len(leases)
-    egress = sum(micro_of(Fraction(c.usd)) for c in state.charges if c.what == "egress")
-    storage = sum(micro_of(Fraction(c.usd)) for c in state.charges if c.what == "storage")
+    egress, storage = (charged_micro(state, what) for what in ("egress", "storage"))
+    vague = unpriced(state)
     noticed = [cost for cost in leases if cost.noticed]
     unnoticed = [c for c in leases if not c.noticed and c.cause == EndCause.INTERRUPTED.value]
     return Report(
@@ -192,10 +193,13 @@ def build_report(state: JobState, *, now_s: float) -> Report:
         seconds=_seconds(span for cost in leases for span in cost.spans),
         compute_micro=split.total if complete else None,
         split_micro=split if complete else None,
-        egress_micro=egress,
-        storage_micro=storage,
+        egress_micro=None if "egress" in vague else egress,
+        storage_micro=None if "storage" in vague else storage,
         known_micro=split.total + egress + storage,
-        unknown=tuple(_missing(cost) for cost in leases if cost.micro is None),
+        unknown=(
+            *(_missing(cost) for cost in leases if cost.micro is None),
+            *(f"{what}: no price is known of {text}" for what, text in vague.items()),
+        ),
         budget_usd=state.spec.constraints.budget_usd,
         interruptions=len(noticed) + len(unnoticed),
         interruptions_with_notice=len(noticed),
@@ -272,6 +276,11 @@ def _seconds(spans: Iterable[Span]) -> SplitSeconds:
     for span in spans:
         total[span.kind] += span.to_s - span.from_s
     return SplitSeconds(**total)
+
+
+def charged_micro(state: JobState, what: str) -> int:
+    """What is known to be owed for egress, or for storage."""
+    return sum(micro_of(Fraction(c.usd)) for c in state.charges if c.what == what)
 
 
 def _missing(cost: LeaseCost) -> str:

@@ -17,9 +17,15 @@ from arylcloud.launcher.leasebill import (
 from arylcloud.launcher.state import JobState
 
 
+def unpriced(state: JobState) -> dict[str, str]:
+    """``egress`` and ``storage`` → what of it has no known price, in words; without those that are known."""
+    newest = {charge.what: charge.unknown for charge in state.charges}
+    return {what: text for what, text in newest.items() if text}
+
+
 def spent_usd(state: JobState, now_s: float) -> float | None:
-    """All that is owed at ``now_s`` (wall seconds): machines, egress, storage. None: some price is
-    not known, so that no budget can be said to hold (``known_spent_usd`` is a lower bound)."""
+    """All that is owed at ``now_s`` (wall seconds): machines, egress, storage. None: the price of some of it
+    is not known, so that no budget can be said to hold (``known_spent_usd`` is a lower bound)."""
     bills = _bills(state, now_s)
     return None if None in bills else sum(bill for bill in bills if bill is not None) / MICRO
 
@@ -31,8 +37,8 @@ def known_spent_usd(state: JobState, now_s: float) -> float:
 
 def spent_for_limits_usd(state: JobState, now_s: float) -> float | None:
     """What a budget is judged by: all that is owed; where a machine's price is not known, at the price that
-    is known for later, else at its offer's quote. (No report says this figure.) None: a machine has neither,
-    and nobody can say."""
+    is known for later, else at its offer's quote. (No report says this figure.) Traffic of which no price is
+    known (``unpriced``) is not in it. None: a machine has neither price nor quote, and nobody can say."""
     as_of_s = state.market_clock.market_s(now_s)
     total = sum(micro_of(Fraction(charge.usd)) for charge in state.charges)
     for lease in state.leases.values():
@@ -53,6 +59,7 @@ def _bills(state: JobState, now_s: float) -> list[int | None]:
     """What each machine and each charge comes to, as in the report but without its split."""
     as_of_s = state.market_clock.market_s(now_s)
     bills: list[int | None] = [micro_of(Fraction(charge.usd)) for charge in state.charges]
+    bills += [None for _ in unpriced(state)]
     for lease in state.leases.values():
         if lease.launched_s is None or is_free(lease, as_of_s):
             continue

@@ -166,6 +166,8 @@ class JobState:
     limits_near: frozenset[str] = frozenset()
     """Limits of which it has been said that most is used up."""
     stalls: tuple[ev.StallSeen, ...] = ()
+    store_place: str | None = None
+    """``cloud/region`` of its store; None = a folder, or not known."""
     queued: bool = False
     """It was submitted to a queue (``serve --policy``)."""
     placed: ev.QueueDecided | None = None

@@ -47,6 +47,8 @@ class Submission:
     """What the report will compare with."""
     quoted: tuple[Offer, ...] = ()
     """As ``JobSubmitted.quoted``."""
+    store_place: str | None = None
+    """As ``JobSubmitted.store_place``."""
 
 
 def runtime_key(sha256: str) -> str:
@@ -111,6 +113,7 @@ def submit(
             quotes=s.quotes,
             nodes=s.nodes,
             quoted=s.quoted,
+            store_place=s.store_place,
         ),
         cause_id=None,
         mirror=prefix,

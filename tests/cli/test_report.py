@@ -117,6 +117,24 @@ def test_text_says_the_cost_first_and_adds_up_as_shown(
     assert "\x1b" not in out
 
 
+def test_unknown_egress_is_said_in_every_form(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    limited = JobSpec(name="digits", run="x", constraints=Constraints(budget_usd=10.0))
+    diary = Diary(spec=limited).lease("a", 0.0).end("a", 3600.0)
+    text = "traffic from the store (whose region is not known) to aws/us-east-1"
+    diary.write(3700.0, ev.Charged(what="egress", usd=0.5, gb=5.0, text="", unknown=text))
+    keep(diary)
+    found = as_json(capsys)
+    assert (found["usd"]["total"], found["usd"]["egress"], found["usd"]["compute"]) == (None, None, 3.6)
+    assert found["usd"]["known"] == 4.1
+    assert found["unknown"] == [f"egress: no price is known of {text}"]
+    assert run(["report"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "at least $4.10: compute $3.60 + egress unknown + storage $0.00 (at least 41% of the budget" in out
+    assert f"not known: egress: no price is known of {text}" in out
+    assert run(["report", "--html", str(home / "page.html")]) == 0
+    assert "egress unknown" in (home / "page.html").read_text(encoding="utf-8")
+
+
 def test_an_unknown_price_is_said_in_every_form(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     diary = Diary().lease("a", 0.0, usd_per_hour=None).end("a", 3600.0)
     keep(diary.lease("b", 4000.0).end("b", 7600.0))

@@ -11,7 +11,7 @@ from arylcloud.core import events as ev
 from arylcloud.core.job import CheckpointSpec, Constraints, DataSet, Resources
 from arylcloud.core.phases import JobPhase
 from arylcloud.launcher import actions as act
-from arylcloud.launcher.charges import Charges, store_place
+from arylcloud.launcher.charges import Charges
 from arylcloud.launcher.limits import RESERVE_SHARE, reserve_usd
 from arylcloud.launcher.spent import spent_for_limits_usd, spent_usd
 from arylcloud.launcher.state import Epoch, JobState
@@ -148,15 +148,17 @@ def test_what_crosses_a_border_is_charged_and_counts(tmp_path: Path) -> None:
     charges = Charges(tariffs=tariffs)
     read = tariffs.egress("aws/us-west-2", "aws/eu-west-1").usd
     assert read is not None
-    unknown_store = charges.egress(h.state)
-    assert unknown_store.usd == pytest.approx(100.0 * read)
+    in_a_folder = charges.egress(h.state)
+    assert in_a_folder.usd == pytest.approx(100.0 * read)
+    assert in_a_folder.unknown == frozenset()
     sized = tuple(replace(c, total_bytes=10_000_000_000) for c in h.state.checkpoints)
     assert len(sized) == 2
-    home = replace(h.state, prefix_uri="s3://arylcloud-123456789012-us-east-1/jobs/x", checkpoints=sized)
+    bucket = "s3://mine/jobs/x"
+    home = replace(h.state, prefix_uri=bucket, store_place="aws/us-east-1", checkpoints=sized)
     out = tariffs.egress("aws/eu-west-1", "aws/us-east-1").usd
     assert out is not None
     assert charges.egress(home).usd == pytest.approx(100.0 * read + 2 * 10.0 * out)
-    near = replace(home, prefix_uri="s3://arylcloud-123456789012-eu-west-1/jobs/x")
+    near = replace(home, store_place="aws/eu-west-1")
     assert charges.egress(near).usd == pytest.approx(100.0 * read)
     # another machine, after a loss, restores ten gigabytes and reads the data again
     h.world.interrupt(h.running[0].instance_id)
@@ -164,15 +166,8 @@ def test_what_crosses_a_border_is_charged_and_counts(tmp_path: Path) -> None:
     h.until(JobPhase.RUNNING)
     h.tick(10)
     sized = tuple(replace(c, total_bytes=10_000_000_000) for c in h.state.checkpoints)
-    again = replace(h.state, prefix_uri=home.prefix_uri, checkpoints=sized)
+    again = replace(h.state, prefix_uri=bucket, store_place="aws/us-east-1", checkpoints=sized)
     back = tariffs.egress("aws/us-east-1", "aws/eu-west-1").usd
     assert back is not None
     expected = 200.0 * read + len(sized) * 10.0 * out + 10.0 * back
     assert charges.egress(again).usd == pytest.approx(expected)
-
-
-def test_where_a_store_is() -> None:
-    assert store_place("s3://arylcloud-123456789012-us-east-1/jobs/a") == "aws/us-east-1"
-    assert store_place("gs://arylcloud-0123456789-europe-west4/jobs/a") == "gcp/europe-west4"
-    assert store_place("s3://mine/jobs/a") is None
-    assert store_place("file:///tmp/jobs/a") is None

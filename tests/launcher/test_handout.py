@@ -54,6 +54,9 @@ class Cloud:
     def missing(self, address: Address) -> bool:
         return False
 
+    def place(self, address: Address) -> str | None:
+        return None
+
     def make(self, address: Address, region: str, journal_id: str) -> None:
         raise AssertionError
 

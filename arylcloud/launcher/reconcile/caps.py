@@ -7,6 +7,7 @@ from typing import Final
 from arylcloud.core import events as ev
 from arylcloud.launcher.limits import burn_usd_per_hour, reserve_usd, running, trained_market_s
 from arylcloud.launcher.reconcile.draft import Draft
+from arylcloud.launcher.spent import unpriced
 
 WARN_SHARE: Final = 0.8
 """Of the budget: once so much is spent, the user is told."""
@@ -35,6 +36,11 @@ def _budget(d: Draft) -> tuple[str, str, None] | None:
             d.note(ev.LimitUnknown(limit="budget", text=text))
             d.notify("limit:budget", f"{d.state.job_id}: the budget cannot be watched: {text}")
         return None
+    vague = unpriced(d.state)
+    if vague and "budget" not in d.state.limits_unknown:
+        text = f"no price is known of {'; '.join(vague.values())}: the budget is judged by what is known"
+        d.note(ev.LimitUnknown(limit="budget", text=text))
+        d.notify("limit:budget", f"{d.state.job_id}: the budget may be exceeded: {text}")
     burn = burn_usd_per_hour(d.state)
     kept = reserve_usd(d.state, burn, save_s=_save_s(d))
     # a machine ends itself at its limit, too, a moment before or after us: nobody starts another for that

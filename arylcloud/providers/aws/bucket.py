@@ -25,6 +25,8 @@ _USUAL: Final = re.compile(r"arylcloud-(\d{12})-([a-z0-9-]+)")
 _FRESH: Final = timedelta(minutes=6)
 """obstore asks again five minutes before the end that it is told: so, each minute. botocore keeps what it
 has, and renews it in time."""
+_FIRST: Final = {"": HOME, "EU": "eu-west-1"}
+"""What S3 calls the regions that it had first."""
 RULES: Final = [
     {
         "ID": "arylcloud-broken-uploads",
@@ -42,24 +44,23 @@ def create(state_dir: Path, settings: Mapping[str, str]) -> AwsStorage:
     return AwsStorage(Calls(settings.get("profile")), settings)
 
 
-def region_of(calls: Calls, bucket: str) -> str:
-    """Where the bucket is; what nobody may see is taken to be at home."""
+def region_of(calls: Calls, bucket: str) -> str | None:
+    """Where the bucket is. None: there is none, or nobody may see it."""
     try:
-        return str(calls.read("s3", HOME, "head_bucket", Bucket=bucket).get("BucketRegion") or HOME)
+        region = calls.read("s3", HOME, "head_bucket", Bucket=bucket).get("BucketRegion")
+        if region:
+            return str(region)
     except ArylError as error:
-        if error.code in (
-            "301",
-            "400",
-            "403",
-        ):  # the answer's header would say it; so does this, where allowed
-            try:
-                said = calls.read("s3", HOME, "get_bucket_location", Bucket=bucket)
-            except AccessError:
-                return HOME
-            return str(said.get("LocationConstraint") or HOME)
         if error.code in ("404", "NoSuchBucket"):
-            return HOME
-        raise
+            return None
+        if error.code not in ("301", "400", "403"):
+            raise
+    # the answer's header would say it; so does this, where allowed
+    try:
+        said = calls.read("s3", HOME, "get_bucket_location", Bucket=bucket).get("LocationConstraint")
+    except AccessError:
+        return None
+    return _FIRST.get(str(said or ""), str(said))
 
 
 class AwsStorage:
@@ -69,7 +70,7 @@ class AwsStorage:
         self._calls = calls
         self._settings = settings
         self._lock = threading.Lock()
-        self._regions: dict[str, str] = {}
+        self._regions: dict[str, str | None] = {}
 
     def options(self, address: Address) -> Mapping[str, Any]:
         return {**self.for_machines(address, None), "credential_provider": Own(self._calls)}
@@ -81,6 +82,14 @@ class AwsStorage:
         return {"region": region} if _OWN.fullmatch(endpoint) else {"region": region, "endpoint": endpoint}
 
     def region(self, bucket: str) -> str:
+        """Through which it is asked; what nobody may see is taken to be at home."""
+        return self._region(bucket) or HOME
+
+    def place(self, address: Address) -> str | None:
+        region = self._region(address.bucket)
+        return None if region is None else f"aws/{region}"
+
+    def _region(self, bucket: str) -> str | None:
         with self._lock:
             if bucket not in self._regions:
                 self._regions[bucket] = region_of(self._calls, bucket)

@@ -117,6 +117,12 @@ class AzureStorage:
             raise
         return False
 
+    def place(self, address: Address) -> str | None:
+        """Of an account of another subscription nobody tells us."""
+        found = self.find(self.account(address))
+        region = "" if found is None else str(found.get("location", "")).replace(" ", "").lower()
+        return f"azure/{region}" if region else None
+
     def find(self, account: str) -> Mapping[str, Any] | None:
         """As the Resource Manager knows it; None = not in this subscription."""
         path = f"{self._arm.scope}/providers/Microsoft.Storage/storageAccounts"

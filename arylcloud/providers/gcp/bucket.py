@@ -82,6 +82,12 @@ class GcpStorage:
         found = self._calls.rest("GET", f"{self.base}/storage/v1/b?{asked}")
         return any(one["name"] == bucket for one in found.get("items", []))
 
+    def place(self, address: Address) -> str | None:
+        """One of several regions is in none."""
+        found = self._calls.rest("GET", self.url(address.bucket, "?fields=location,locationType"))
+        region = str(found.get("location", "")).lower()
+        return f"gcp/{region}" if region and found.get("locationType", "region") == "region" else None
+
     def make(self, address: Address, region: str, journal_id: str) -> None:
         body = {
             "name": address.bucket,

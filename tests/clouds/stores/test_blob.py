@@ -259,6 +259,8 @@ def test_the_usual_account(azure: Azure, storage: bucket.AzureStorage) -> None:
     for _ in range(2):
         storage.make(address, "westeurope", "j1")
     assert not storage.missing(address)
+    assert storage.place(address) == "azure/westeurope"
+    assert storage.place(replace(address, account="somebody")) is None
     found = storage.find(storage.account(address))
     assert found is not None
     properties = found["properties"]

@@ -241,7 +241,12 @@ def test_the_usual_bucket(gcs: Gcs, storage: bucket.GcpStorage) -> None:
     for _ in range(2):
         storage.make(address, "northamerica-northeast1", "j1")
     assert not storage.missing(address)
+    assert storage.place(address) == "gcp/northamerica-northeast1"
     body = gcs.buckets[address.bucket].body
+    body |= {"location": "US", "locationType": "multi-region"}
+    assert storage.place(address) is None, "in no region"
+    body |= {"location": "NORTHAMERICA-NORTHEAST1", "locationType": "region"}
+    assert storage.place(address) == "gcp/northamerica-northeast1"
     assert body["iamConfiguration"]["publicAccessPrevention"] == "enforced"
     assert body["iamConfiguration"]["uniformBucketLevelAccess"] == {"enabled": True}
     assert body["lifecycle"]["rule"] == [

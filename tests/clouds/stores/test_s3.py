@@ -356,6 +356,18 @@ def test_the_usual_bucket(account: Account, storage: bucket.AwsStorage) -> None:
     assert not {"access_key_id", "secret_access_key", "token"} & options.keys()
 
 
+def test_where_a_bucket_is(account: Account, storage: bucket.AwsStorage) -> None:
+    address = address_of("s3://arylcloud-far/root")
+    storage.make(address, "eu-west-1", "j1")
+    for name, place in (("arylcloud-test", "aws/us-east-1"), ("arylcloud-far", "aws/eu-west-1")):
+        fresh = bucket.create(Path(), {})
+        assert fresh.place(address_of(f"s3://{name}/x")) == place
+        assert f"aws/{fresh.region(name)}" == place
+    nowhere = bucket.create(Path(), {})
+    assert nowhere.place(address_of("s3://arylcloud-nobodys")) is None
+    assert nowhere.region("arylcloud-nobodys") == "us-east-1", "through which it is asked"
+
+
 def test_somebody_elses_bucket(
     aws: AwsEmulator, storage: bucket.AwsStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
