@@ -22,7 +22,7 @@ def exec_(
 ) -> int:
     """Run a command in the job's folder and environment on one of its machines."""
     from arylcloud.cli.assemble import open_journal, open_prefix
-    from arylcloud.cli.jobs import resolve_job
+    from arylcloud.cli.jobs import resolve_running
     from arylcloud.cli.output import emit_json
     from arylcloud.cli.settings import folders
     from arylcloud.core import protocol as mail
@@ -31,7 +31,7 @@ def exec_(
     from arylcloud.launcher.fold import replay
 
     journal = open_journal(folders())
-    job_id = resolve_job(journal, job)
+    job_id = resolve_running(journal, job)
     state = replay(journal.records(job_id))
     if not state.open_leases:
         raise UsageError(f"{job_id} has no machine ({state.phase}: {state.phase_text})")

@@ -1,12 +1,16 @@
-"""Which job a command means: by id, by name, by the beginning of its id; the newest when none is named."""
+"""Which job a command means: by id, by name, by the beginning of its id; the newest when none is named,
+or, of a command that acts on what runs, the one that does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from arylcloud.core.errors import NoSuchJob, UsageError
 from arylcloud.core.events import JobSubmitted, Record
+
+if TYPE_CHECKING:
+    from arylcloud.launcher.state import JobState
 
 
 class JobIndex(Protocol):
@@ -48,6 +52,33 @@ def resolve_job(journal: JobIndex, text: str | None) -> str:
         )
     known = f"known jobs: {', '.join(ids[-5:])}" if ids else "this journal has no jobs"
     raise NoSuchJob(f"no job is called {text!r}", hint=f"{known} (`arylcloud status` lists them)")
+
+
+def resolve_running(journal: JobIndex, text: str | None) -> str:
+    """As :func:`resolve_job`, for what acts on a job that runs: where none is named, or by a name that
+    several have, the one that has not ended; the newest where all have. Raises UsageError (2) where several
+    run: nobody wants the wrong one stopped."""
+    ids = list(journal.jobs())
+    if text is not None:
+        if text in ids or not any(_name(journal, job_id) == text for job_id in ids):
+            return resolve_job(journal, text)
+        ids = [job_id for job_id in ids if _name(journal, job_id) == text]
+    running = [state.job_id for state in at_work(journal, ids)]
+    if len(running) > 1:
+        called = "" if text is None else f" by the name {text}"
+        raise UsageError(
+            f"{len(running)} jobs run{called}: {', '.join(running)}", hint="name one of them by its id"
+        )
+    return running[0] if running else resolve_job(journal, text)
+
+
+def at_work(journal: JobIndex, ids: Iterable[str] | None = None) -> list[JobState]:
+    """Jobs that have not ended, or that only made way in a queue and come back; oldest first."""
+    from arylcloud.launcher.fold import replay
+    from arylcloud.launcher.queueview import made_way
+
+    states = (replay(journal.records(job_id)) for job_id in (journal.jobs() if ids is None else ids))
+    return [state for state in states if not state.phase.ended or made_way(state)]
 
 
 def _submission(journal: JobIndex, job_id: str) -> tuple[float, str]:

@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def migrate(
     job: Annotated[
-        str | None, typer.Argument(help="Id, name or beginning of an id; the newest if left out.")
+        str | None, typer.Argument(help="Id, name or beginning of an id; the one that runs if left out.")
     ] = None,
     to: Annotated[
         str | None,
@@ -30,7 +30,7 @@ def migrate(
 ) -> int:
     """Move a running job to another market; without --to, to the best one if that pays."""
     from arylcloud.cli.assemble import open_journal, open_prefix
-    from arylcloud.cli.jobs import resolve_job
+    from arylcloud.cli.jobs import resolve_running
     from arylcloud.cli.output import emit_json, note
     from arylcloud.cli.request import answers, write_request
     from arylcloud.cli.settings import folders
@@ -41,7 +41,7 @@ def migrate(
 
     places = folders()
     journal = open_journal(places)
-    job_id = resolve_job(journal, job)
+    job_id = resolve_running(journal, job)
     state = replay(journal.records(job_id))
     if state.phase.ended:
         raise UsageError(f"{job_id} is {state.phase}: it runs nowhere", hint=f"`arylcloud resume {job_id}`")
@@ -82,7 +82,7 @@ def _named(text: str, state: JobState, places: Folders) -> str:
 
     wanted = full_place(text)
     try:
-        plan = make_plan(state.spec, places, limit=ALL_OFFERS)
+        plan = make_plan(state.spec, places, limit=ALL_OFFERS, store_place=state.store_place)
     except InfeasibleError:
         return wanted
     offers = [c.offer for c in plan.candidates]

@@ -24,7 +24,7 @@ def scale(
 ) -> int:
     """Change the number of machines of a running job within its `nodes: a..b`, at a checkpoint."""
     from arylcloud.cli.assemble import open_journal, open_prefix
-    from arylcloud.cli.jobs import resolve_job
+    from arylcloud.cli.jobs import resolve_running
     from arylcloud.cli.output import emit_json, note
     from arylcloud.cli.request import answers, write_request
     from arylcloud.cli.settings import folders
@@ -35,7 +35,7 @@ def scale(
 
     places = folders()
     journal = open_journal(places)
-    job_id = resolve_job(journal, job)
+    job_id = resolve_running(journal, job)
     state = replay(journal.records(job_id))
     least, most = state.spec.nodes_min, state.spec.nodes_max
     if state.phase.ended:

@@ -21,7 +21,7 @@ CLAIM_S: Final = 20.0
 @app.command()
 def stop(
     job: Annotated[
-        str | None, typer.Argument(help="Id, name or beginning of an id; the newest if left out.")
+        str | None, typer.Argument(help="Id, name or beginning of an id; the one that runs if left out.")
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Do not wait until it is done.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
@@ -29,7 +29,7 @@ def stop(
     """Stop with a final checkpoint and release every machine; `resume` goes on later, anywhere."""
     from arylcloud.cli.assemble import open_journal, open_prefix
     from arylcloud.cli.attach import follow
-    from arylcloud.cli.jobs import resolve_job
+    from arylcloud.cli.jobs import resolve_running
     from arylcloud.cli.output import emit_json, note
     from arylcloud.cli.request import write_request
     from arylcloud.cli.settings import folders
@@ -40,7 +40,7 @@ def stop(
 
     places = folders()
     journal = open_journal(places)
-    job_id = resolve_job(journal, job)
+    job_id = resolve_running(journal, job)
     state = replay(journal.records(job_id))
     comes_back = made_way(state)
     if not state.phase.ended or comes_back:
@@ -63,7 +63,24 @@ def stop(
         note(f"{job_id} is {state.phase}: {state.phase_text}; no machine of it is left")
     else:
         note(f"{job_id} is stopping; `arylcloud status {job_id}` shows it")
+    _say_others(journal, job_id)
     return 0
+
+
+def _say_others(journal: Journal, job_id: str) -> None:
+    """What goes on costing: whoever has stopped a job may think that nothing runs any more."""
+    from arylcloud.cli.jobs import at_work
+    from arylcloud.cli.output import note, rate
+
+    for state in at_work(journal):
+        if state.job_id == job_id or state.phase.ended:
+            continue
+        prices = [
+            x.offer.usd_per_hour if x.usd_per_hour is None else x.usd_per_hour for x in state.open_leases
+        ]
+        known = [usd for usd in prices if usd is not None]
+        costs = rate(sum(known)) if len(known) == len(prices) else "at a price that is not known"
+        note(f"still running: {state.job_id}, {costs if prices else 'no machine just now'}")
 
 
 def _keep_stopped(journal: Journal, store: ObjectStore, job_id: str, number: int) -> JobState:

@@ -1,15 +1,17 @@
-"""``resolve_job``: which job the user means."""
+"""``resolve_job``, ``resolve_running``: which job the user means."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
-from arylcloud.cli.jobs import resolve_job
+from arylcloud.cli.jobs import resolve_job, resolve_running
 from arylcloud.core.errors import NoSuchJob, UsageError
-from arylcloud.core.events import JobSubmitted, Record
+from arylcloud.core.events import JobPhaseChanged, JobSubmitted, Record
 from arylcloud.core.job import JobSpec
+from arylcloud.core.phases import JobPhase
 
 
 class Journal:
@@ -82,3 +84,35 @@ def test_unknown_is_102_and_names_what_there_is(text: str) -> None:
 def test_an_empty_journal_says_how_to_start() -> None:
     with pytest.raises(NoSuchJob, match="no job"):
         resolve_job(Journal(), None)
+
+
+class Phased(Journal):
+    """Some of the jobs have ended."""
+
+    def __init__(self, *jobs: tuple[str, str, float], ended: tuple[str, ...]) -> None:
+        super().__init__(*jobs)
+        self.ended = ended
+
+    def records(self, job_id: str) -> Iterable[Record]:
+        first = self._jobs[job_id]
+        phase = JobPhase.SUCCEEDED if job_id in self.ended else JobPhase.RUNNING
+        changed = JobPhaseChanged(phase=phase, code="x", text="x")
+        return [first, replace(first, seq=2, event=changed)]
+
+
+def test_what_acts_on_a_job_takes_the_one_that_runs_not_the_newest() -> None:
+    three = (("gpt-11aa", "gpt", 100.0), ("gpt-12bb", "gpt", 300.0), ("digits-99ff", "digits", 200.0))
+    one = Phased(*three, ended=("gpt-12bb", "digits-99ff"))
+    assert resolve_running(one, None) == "gpt-11aa"
+    assert resolve_running(one, "gpt") == "gpt-11aa", "of several of that name, too"
+    assert resolve_running(one, "gpt-12bb") == "gpt-12bb", "an id is that job, ended or not"
+    assert resolve_running(one, "dig") == "digits-99ff"
+    none = Phased(*three, ended=("gpt-11aa", "gpt-12bb", "digits-99ff"))
+    assert resolve_running(none, None) == "gpt-12bb"
+    several = Phased(*three, ended=())
+    with pytest.raises(UsageError, match="3 jobs run: gpt-11aa, gpt-12bb, digits-99ff") as caught:
+        resolve_running(several, None)
+    assert caught.value.hint == "name one of them by its id"
+    with pytest.raises(UsageError, match="2 jobs run by the name gpt: gpt-11aa, gpt-12bb"):
+        resolve_running(several, "gpt")
+    assert resolve_running(several, "digits") == "digits-99ff"

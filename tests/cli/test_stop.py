@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.harness import offer
-from support.twohomes import JOB, Shared
+from support.twohomes import JOB, SPEC, Shared
 
+from arylcloud.checkpoint.store import open_store
+from arylcloud.cli.jobs import resolve_running
 from arylcloud.cli.main import run
 from arylcloud.core import events as ev
+from arylcloud.core.phases import JobPhase
 from arylcloud.core.ports import Billing
 
 
@@ -42,3 +46,29 @@ def test_without_a_mailbox_it_says_what_to_do(
     for n in range(machines):
         assert f"aws i-{n}" in hint
     assert not shared.folder.exists(), "nothing was made where it should be"
+
+
+def test_what_still_runs_is_said_after_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two jobs the newer has ended: a stop without an id is of the other one, never of it."""
+    shared = Shared(tmp_path)
+    shared.submit("a")
+    shared.phase("a", JobPhase.SUCCEEDED)
+    lease = {"lease_id": "other-1-n0-a1"}
+    elsewhere = open_store(f"{shared.folder.parent.as_uri()}/other-1")
+    with shared.journal("a") as journal:
+        submitted = ev.JobSubmitted(
+            spec=replace(SPEC, name="other"), prefix_uri=elsewhere.uri,
+            journal_id=journal.journal_id, market_origin_s=0.0, market_scale=1.0,
+        )  # fmt: skip
+        journal.append("other-1", 0.5, "w", submitted, mirror=elsewhere)
+        intended = ev.LeaseIntended(
+            **lease, token="t", offer=offer(), index=0, attempt=1, purpose="start", until_s=1e9, why="test"
+        )
+        journal.append("other-1", 0.6, "w", intended, mirror=elsewhere)
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(tmp_path / "a"))
+    assert run(["stop", JOB]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "still running: other-1, $1.0000/h"
+    with shared.journal("a") as journal:
+        assert resolve_running(journal, None) == "other-1"
