@@ -303,7 +303,13 @@ def build_launcher(
         desire=Desires(
             providers=parts.providers,
             plan=lambda spec, *, quoted, also: make_plan(
-                spec, folders, limit=ALL_OFFERS, known=known, quoted=quoted, also=also
+                spec,
+                folders,
+                limit=ALL_OFFERS,
+                known=known,
+                quoted=quoted,
+                also=also,
+                store_place=state.store_place,
             ),
             timing=timing,
             quotes=Quotes({n: p for n, p in parts.providers.items() if n not in NEAR}, clock),

@@ -52,17 +52,17 @@ def offer_table(spec: JobSpec, folders: Folders) -> OfferTable:
     return table
 
 
-def assumptions(spec: JobSpec, folders: Folders) -> Assumptions:
-    """Boot times by cloud, in seconds of each cloud's market clock."""
+def assumptions(spec: JobSpec, folders: Folders, store_place: str | None = None) -> Assumptions:
+    """Boot times by cloud, in seconds of each cloud's market clock; and where checkpoints go."""
     from dataclasses import replace
 
     from arylcloud.planner.upkeep import Assumptions
 
     if not names_local(spec):
-        return Assumptions()
+        return Assumptions(store_place=store_place)
     able = _own(LOCAL, folders).capabilities()
     scale = able.market_clock.scale
-    usual = Assumptions()
+    usual = Assumptions(store_place=store_place)
     return replace(
         usual,
         boot_s={LOCAL: (able.boot_s + LOCAL_START_S) * scale},
@@ -127,6 +127,30 @@ def _bands(folders: Folders, cloud: str) -> SpotAdvisor | None:
         return None
 
 
+def store_of_plan() -> str | None:
+    """``cloud/region`` of the store that ``ARYLCLOUD_STORE`` names, as far as its name tells: ``plan`` asks
+    no cloud. What it does not tell is said."""
+    uri = os.environ.get("ARYLCLOUD_STORE")
+    if not uri:
+        return None
+    from arylcloud.core.stores import usual_place
+
+    place = usual_place(uri)
+    say_unpriced(uri, place)
+    return place
+
+
+def say_unpriced(uri: str | None, place: str | None) -> None:
+    """Where checkpoints go to a bucket that may be anywhere."""
+    from arylcloud.core.stores import cloud_of
+
+    if uri and place is None and cloud_of(uri) is not None:
+        from arylcloud.cli.output import hanging, note
+
+        text = f"where {uri} lies is not known here: egress is planned as if it were where the machines are"
+        note(hanging(text, 2))
+
+
 def make_plan(
     spec: JobSpec,
     folders: Folders,
@@ -135,10 +159,13 @@ def make_plan(
     known: Library | None = None,
     quoted: Sequence[Offer] = (),
     also: Sequence[Offer] = (),
+    store_place: str | None = None,
 ) -> Plan:
     """What ``plan`` shows and ``launch`` does: one road to a plan. ``known``: the profiles, where they
     have been read before (None: they are read). ``quoted``: offers newer than the catalogue's; one
-    without a price is not to be had. ``also``: offers that are among the candidates in any case."""
+    without a price is not to be had. ``also``: offers that are among the candidates in any case.
+    ``store_place``: ``cloud/region`` of the job's store; None = it will be where the machines are, or nobody
+    knows."""
     from arylcloud.planner.single import plan_job
     from arylcloud.pricing.table import from_offers, overlay
 
@@ -147,7 +174,7 @@ def make_plan(
         spec,
         overlay(table, from_offers(quoted)) if quoted else table,
         library=profiles(folders) if known is None else known,
-        assumptions=assumptions(spec, folders),
+        assumptions=assumptions(spec, folders, store_place),
         advisor=spot_advisor(folders),
         history=own_history(folders),
         limit=limit,

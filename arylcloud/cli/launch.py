@@ -55,18 +55,21 @@ def launch(
 ) -> int:
     """Run a job to completion: at the best offer, through interruptions, and cleaned up after."""
     from arylcloud.cli.assemble import clouds_of, open_journal, open_root, prefix_uri
+    from arylcloud.cli.compose import say_unpriced
     from arylcloud.cli.interrupts import Interrupts
     from arylcloud.cli.launchview import show
     from arylcloud.cli.output import emit_json, hanging, note
     from arylcloud.cli.requote import as_confirmed, unmet
     from arylcloud.cli.settings import folders
-    from arylcloud.cli.stores import Root, agreed, alone_s
+    from arylcloud.cli.stores import Root, agreed, alone_s, named, place_of
     from arylcloud.cli.submission import submit_plan
     from arylcloud.core.tokens import new_job_id
 
     places = folders()
     journal = open_journal(places)  # first of all: what cannot be written down is not planned either
-    plan, secrets = _plan(job, places, flags)
+    asked = place_of(named(store), places)
+    say_unpriced(named(store), asked)
+    plan, secrets = _plan(job, places, flags, asked)
     clouds = clouds_of(plan.job)
 
     def present(chosen: Plan) -> None:
@@ -78,7 +81,7 @@ def launch(
             _confirm(chosen.chosen, yes)
 
     present(plan)
-    plan, quoted = _settled(plan, places, present, allow_stale=allow_stale)
+    plan, quoted = _settled(plan, places, present, allow_stale=allow_stale, store_place=asked)
     spec = as_confirmed(plan, clouds)
     if dryrun:
         if json_:
@@ -106,7 +109,8 @@ def launch(
                 journal=journal,
                 places=places,
                 queued=queue,
-                store_place=place.place,
+                store_place=asked or place.place,
+                planned_on=asked,
             )
             if queue:
                 return _queued(job_id, prefix.uri, json_)
@@ -149,7 +153,9 @@ def _hurried(journal: Journal, job_id: str) -> Exception:
     )
 
 
-def _plan(path: Path, places: Folders, flags: Overrides) -> tuple[Plan, dict[str, str]]:
+def _plan(
+    path: Path, places: Folders, flags: Overrides, store_place: str | None
+) -> tuple[Plan, dict[str, str]]:
     from arylcloud.cli.compose import make_plan
     from arylcloud.cli.jobfile import load_job, read_secrets
     from arylcloud.cli.planfile import load_plan
@@ -165,7 +171,7 @@ def _plan(path: Path, places: Folders, flags: Overrides) -> tuple[Plan, dict[str
         plan = load_plan(path)
         return plan, read_secrets(plan.job)
     spec, secrets = load_job(path, flags)
-    return make_plan(spec, places, limit=50), secrets
+    return make_plan(spec, places, limit=50, store_place=store_place), secrets
 
 
 def _settled(
@@ -174,6 +180,7 @@ def _settled(
     present: Callable[[Plan], None],
     *,
     allow_stale: bool,
+    store_place: str | None,
 ) -> tuple[Plan, tuple[Offer, ...]]:
     """The plan on prices as its clouds say them now, and what they have said. A cloud that is busy is asked a
     few times."""
@@ -196,7 +203,9 @@ def _settled(
     return settle(
         plan,
         quote=quote,
-        replan=lambda quoted: make_plan(plan.job, places, limit=ALL_OFFERS, quoted=quoted),
+        replan=lambda quoted: make_plan(
+            plan.job, places, limit=ALL_OFFERS, quoted=quoted, store_place=store_place
+        ),
         ask=present,
         say=lambda text: note(hanging(text, 2)),
         now_s=time.time(),

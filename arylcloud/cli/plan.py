@@ -67,7 +67,7 @@ def plan(
 
     Several jobs (or one with --policy or --capacity) are placed together; `launch` takes one job at a time.
     """
-    from arylcloud.cli.compose import make_plan
+    from arylcloud.cli.compose import make_plan, store_of_plan
     from arylcloud.cli.jobfile import load_job
     from arylcloud.cli.output import emit_json, note
     from arylcloud.cli.planfile import save_plan
@@ -116,7 +116,7 @@ def plan(
         )
         return
     spec, _secrets = load_job(job[0], flags, need_secrets=False)
-    found = make_plan(spec, folders(), limit=limit)
+    found = make_plan(spec, folders(), limit=limit, store_place=store_of_plan())
     if output is not None:
         save_plan(found, output)
     replayed = None

@@ -156,7 +156,10 @@ class QueueServer(Server):
         try:
             spec = remaining(replace(state, placed=None), now_s)
             # a limit that cannot be kept any more: it runs all the same, as it would alone
-            plan = within_limits(spec, lambda spec: make_plan(spec, self.places, limit=ALL_OFFERS))
+            plan = within_limits(
+                spec,
+                lambda spec: make_plan(spec, self.places, limit=ALL_OFFERS, store_place=state.store_place),
+            )
             found = ways(plan.candidates, self.capacity)
             self._no_plan.pop(state.job_id, None)
         except ArylError as error:  # what was known is better than nothing; else it waits, and says so

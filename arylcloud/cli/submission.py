@@ -31,10 +31,11 @@ def submit_plan(
     places: Folders,
     queued: bool = False,
     store_place: str | None = None,
+    planned_on: str | None = None,
 ) -> None:
     """Pack what the machines need, and bring the job into being. ``quoted``: what the clouds have said
-    meanwhile, for its launcher to begin with; ``store_place``: where ``root`` is. Raises what ``submit`` and
-    the cloud raise; then there is no job."""
+    meanwhile, for its launcher to begin with; ``store_place``: where ``root`` is; ``planned_on``: what
+    the plan has of that. Raises what ``submit`` and the cloud raise; then there is no job."""
     from arylcloud.agent.runtime import build_runtime
     from arylcloud.cli.assemble import new_writer_id, providers_for
     from arylcloud.cli.jobfile import NOTIFY_ENV
@@ -50,7 +51,7 @@ def submit_plan(
 
     cloud = spec.resources.clouds[0]
     market_clock = providers_for([cloud], places)[cloud].capabilities().market_clock
-    every = _everything(plan, places, quoted)
+    every = _everything(plan, places, quoted, planned_on)
     machines, wheels = _kinds(plan, every, ensure(places.cache))
     runtime, sha256 = build_runtime(ensure(places.cache), wheels)
     workdir = pack(Path(spec.workdir), holds_secrets) if spec.workdir is not None else None
@@ -69,7 +70,7 @@ def submit_plan(
         queued=queued,
         quotes=quotes(
             _of_size(every),
-            _on_demand(_at_size(spec, plan.chosen.nodes), places),
+            _on_demand(_at_size(spec, plan.chosen.nodes), places, planned_on),
         ),
         nodes=plan.chosen.nodes if spec.nodes_min < spec.nodes_max else None,
         quoted=quoted,
@@ -115,13 +116,13 @@ def _kinds(plan: Plan, every: Plan, cache: Path) -> tuple[tuple[str, ...], dict[
     return tuple(kinds), wheels
 
 
-def _everything(plan: Plan, places: Folders, quoted: tuple[Offer, ...]) -> Plan:
+def _everything(plan: Plan, places: Folders, quoted: tuple[Offer, ...], store_place: str | None) -> Plan:
     """With every offer that the job may run on: the cheapest one per hour may be far down the ranking."""
     from arylcloud.cli.compose import make_plan
     from arylcloud.core.errors import InfeasibleError
 
     try:
-        every = make_plan(plan.job, places, limit=EVERY, quoted=quoted).candidates
+        every = make_plan(plan.job, places, limit=EVERY, quoted=quoted, store_place=store_place).candidates
     except InfeasibleError:  # a plan of the past, which was confirmed all the same
         every = plan.candidates
     return dataclasses.replace(plan, candidates=every)
@@ -137,7 +138,7 @@ def _at_size(spec: JobSpec, nodes: int) -> JobSpec:
     return dataclasses.replace(spec, nodes_min=nodes, nodes_max=nodes)
 
 
-def _on_demand(spec: JobSpec, places: Folders) -> Plan | None:
+def _on_demand(spec: JobSpec, places: Folders, store_place: str | None) -> Plan | None:
     """The same job planned on demand only, for the report's comparison."""
     from arylcloud.cli.compose import make_plan
     from arylcloud.core.errors import InfeasibleError
@@ -145,6 +146,6 @@ def _on_demand(spec: JobSpec, places: Folders) -> Plan | None:
 
     free = dataclasses.replace(spec, market="on_demand", constraints=Constraints())
     try:
-        return make_plan(free, places, limit=EVERY)
+        return make_plan(free, places, limit=EVERY, store_place=store_place)
     except InfeasibleError:
         return None

@@ -61,6 +61,8 @@ class Candidate:
     survival: Quantiles | None = None
     """Where a loss ends the job (recovery none): probability that nothing is lost before the end, at the
     mean hazard (p50) and at the pessimistic one (p90); hours and dollars are those of a run without loss."""
+    data_egress_usd: float | None = None
+    """Of ``usd.egress``: fetching the data once. None = all of it, as in plans of before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

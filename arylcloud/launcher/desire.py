@@ -202,6 +202,7 @@ class Desires:
             free,
             min_saving=state.spec.migrate.min_saving,
             checkpoint_gb=newest.total_bytes / 1e9 if newest is not None else 0.0,
+            store_place=state.store_place,
             handover_s=_handover_s(observed, lease) * state.market_clock.scale,
         )
         left_s = remaining(state, now_s).constraints.deadline_s

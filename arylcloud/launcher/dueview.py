@@ -22,7 +22,8 @@ from arylcloud.launcher.offers import barred
 from arylcloud.launcher.sightings import looks, remembered
 from arylcloud.launcher.state import JobState, Lease
 from arylcloud.planner.deadline.view import NONE, DeadlinePolicy, Market, View
-from arylcloud.planner.upkeep import data_usd_per_gb
+from arylcloud.planner.migrate import through_store
+from arylcloud.planner.upkeep import DEAR_USD_PER_GB, data_usd_per_gb
 from arylcloud.pricing.tariffs import Tariffs, load_tariffs
 
 MOST_ZONES: Final = 40
@@ -43,8 +44,6 @@ RESTORE_GB_PER_S: Final = 0.5
 TRY_H: Final = 1.5 / 60
 HANDOVER_H: Final = 2 / 60
 UNKNOWN_BOOT_H: Final = 300 / 3600
-DEAR_USD_PER_GB: Final = 0.12
-"""Traffic for which no tariff is known."""
 _HOLDING: Final = frozenset({LeasePhase.INTENDED, LeasePhase.PENDING, LeasePhase.READY, LeasePhase.SUSPECT})
 SOFT: Final = frozenset({"capacity", "throttled"})
 """Bars that say no more than that there is nothing now."""
@@ -237,7 +236,8 @@ def _last_region(state: JobState, first: Offer, regions: Sequence[str]) -> str:
 
 
 def _egress_usd(state: JobState, regions: Sequence[str], at: int, tariffs: Tariffs | None) -> np.ndarray:
-    """Of one move, (R, R). Only the row ``at`` is read for a decision: the others are its likes."""
+    """Of one move, (R, R): the checkpoint by way of the store. Only the row ``at`` is read for a decision:
+    the others are its likes."""
     newest, spec = state.lineage, state.spec
     gb = newest.total_bytes / 1e9 if newest is not None and newest.total_bytes else spec.checkpoint.size_gb
     row = np.zeros(len(regions))
@@ -246,7 +246,7 @@ def _egress_usd(state: JobState, regions: Sequence[str], at: int, tariffs: Tarif
     tariffs = tariffs or load_tariffs()
     for i, region in enumerate(regions):
         if i != at:
-            usd = tariffs.egress(regions[at], region).usd
+            usd = through_store(regions[at], region, state.store_place, tariffs)
             row[i] = (gb or 0.0) * (DEAR_USD_PER_GB if usd is None else usd)
             for data in spec.data:
                 usd = data_usd_per_gb(data, region, tariffs)

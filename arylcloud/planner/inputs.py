@@ -21,7 +21,15 @@ from arylcloud.planner.gate import rejections, within_memory
 from arylcloud.planner.grouping import Groups, ways
 from arylcloud.planner.profiles import Library
 from arylcloud.planner.profiles import library as load_library
-from arylcloud.planner.upkeep import Assumptions, checkpoint_gb, data_notes, egress, save_s, storage
+from arylcloud.planner.upkeep import (
+    Assumptions,
+    checkpoint_gb,
+    data_notes,
+    egress,
+    save_s,
+    storage,
+    store_notes,
+)
 from arylcloud.pricing.hazard import Hazards, OwnHistory, SpotAdvisor, hazard_per_hour
 from arylcloud.pricing.table import OfferTable
 from arylcloud.pricing.tariffs import Tariffs, load_tariffs
@@ -173,6 +181,9 @@ def candidates(
     boots = [assumptions.boot_s.get(cloud, assumptions.default_boot_s) for cloud in table.cloud_names]
     disk_usd, kept_usd, storage_notes = storage(spec, table, groups.row, tariffs, assumptions)
     size_gb = checkpoint_gb(spec)
+    used = {int(place) for place in groups.place.tolist()}
+    assumed = any(moving[place].assumed for place in used)
+    store = store_notes(spec, assumptions, [every.places[place] for place in used], assumed=assumed)
     return Candidates(
         table=table,
         rows=every.rows,
@@ -200,5 +211,5 @@ def candidates(
         interval_s=spec.checkpoint.interval_s,
         recovers=spec.recovery != "none",
         rejected=rejected,
-        notes=(*data_notes(spec), *storage_notes),
+        notes=(*data_notes(spec), *store, *storage_notes),
     )

@@ -5,6 +5,9 @@ switches and goes on. Beside what the rest of the work costs in each place, the 
 
     move = first boot there + egress of data and checkpoint + (rate here + rate there) × hand-over
 
+The checkpoint goes up to the job's store, and from there down: both ways are priced, where it is known where
+the store lies; else it lies with the machines, and only the way from region to region is.
+
 The hand-over is the time from the last step there to the first step here: final save, upload of the
 difference, start; both sets of machines are paid through it and nothing is computed. A move is advised when
 
@@ -48,6 +51,7 @@ def advise(
     *,
     min_saving: float,
     checkpoint_gb: float | None = None,
+    store_place: str | None = None,
     handover_s: float = HANDOVER_S,
     tariffs: Tariffs | None = None,
 ) -> Move | None:
@@ -57,6 +61,7 @@ def advise(
         candidates,
         min_saving=min_saving,
         checkpoint_gb=checkpoint_gb,
+        store_place=store_place,
         handover_s=handover_s,
         tariffs=tariffs,
     )
@@ -69,6 +74,7 @@ def consider(
     *,
     min_saving: float,
     checkpoint_gb: float | None = None,
+    store_place: str | None = None,
     handover_s: float = HANDOVER_S,
     tariffs: Tariffs | None = None,
 ) -> Move | Stay:
@@ -78,7 +84,8 @@ def consider(
     ``candidates``: where the job could go, planned likewise. A place that would miss the deadline or the
     budget at p90 is never advised; where staying misses the deadline, the cheapest place that meets it is,
     whatever the move costs. How often a job may move is the caller's to check. The order of ``candidates``
-    is no matter. A checkpoint of unknown size (``checkpoint_gb`` None) is moved unpriced.
+    is no matter. A checkpoint of unknown size (``checkpoint_gb`` None) is moved unpriced. ``store_place``:
+    ``cloud/region`` of the job's store, None = not known.
     """
     if here is None or here.usd is None:
         return Stay(why="what staying costs is not known")
@@ -88,7 +95,7 @@ def consider(
         why = "every other place would miss the limits" if elsewhere else "there is nowhere else to go"
         return Stay(why=why)
     tariffs = load_tariffs() if tariffs is None else tariffs
-    costs = [_move_usd(here, c, checkpoint_gb, handover_s, tariffs) for c in good]
+    costs = [_move_usd(here, c, checkpoint_gb, store_place, handover_s, tariffs) for c in good]
     priced = [(c, cost) for c, cost in zip(good, costs, strict=True) if cost is not None]
     if not priced:
         return Stay(why="no egress tariff is known for any move")
@@ -128,17 +135,34 @@ def _first_boot_usd(c: Candidate) -> float:
 
 
 def _first_egress_usd(c: Candidate) -> float:
-    """The whole set once; a lost machine fetches its share again."""
+    """The whole set once; a lost machine fetches its share again. What checkpoints cost goes on, here as
+    there: it is no part of a beginning."""
+    if c.data_egress_usd is not None:
+        return c.data_egress_usd
     return _figures(c)[0].egress / (1 + _losses(c) / c.nodes)
 
 
+def through_store(here: str, there: str, store: str | None, tariffs: Tariffs) -> float | None:
+    """$/GB of a checkpoint from ``here`` to ``there`` by way of the store; None = a tariff is not known.
+    ``store`` None: it is where the machines are."""
+    if store is None:
+        return tariffs.egress(here, there).usd
+    up, down = tariffs.egress(here, store).usd, tariffs.egress(store, there).usd
+    return None if up is None or down is None else up + down
+
+
 def _move_usd(
-    here: Candidate, there: Candidate, checkpoint_gb: float | None, handover_s: float, tariffs: Tariffs
+    here: Candidate,
+    there: Candidate,
+    checkpoint_gb: float | None,
+    store_place: str | None,
+    handover_s: float,
+    tariffs: Tariffs,
 ) -> float | None:
     """None where a tariff is not known."""
     egress = _first_egress_usd(there)
     if checkpoint_gb:
-        per_gb = tariffs.egress(here.offer.place, there.offer.place).usd
+        per_gb = through_store(here.offer.place, there.offer.place, store_place, tariffs)
         if per_gb is None:
             return None
         egress += per_gb * checkpoint_gb

@@ -229,6 +229,7 @@ def _build(
             throughput_low=estimate.low,
             throughput_high=estimate.high,
             survival=None if cands.recovers else Quantiles(p50=float(run.survival[k]), p90=float(worst[k])),
+            data_egress_usd=float(inputs.data_egress_usd[k]),
         )
         found.append(candidate)
     return tuple(found)

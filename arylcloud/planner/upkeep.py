@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +17,9 @@ F = NDArray[np.float64]
 HOURS_PER_MONTH = 730.0
 BYTES_PER_PARAM = 16.0
 """Of a checkpoint with Adam in mixed precision: weights 2 + master 4 + moments 8, and 2 to be safe."""
+DEAR_USD_PER_GB = 0.12
+"""Traffic with a job's store for which no tariff is known, in estimates; each plan that uses it says so. (A
+bill says "unknown".)"""
 _SCHEMES = {"s3": "aws", "gs": "gcp", "az": "azure", "abfs": "azure", "abfss": "azure"}
 _TWO_REGIONS = {
     "aws": ("aws/us-east-1", "aws/us-west-2"),
@@ -65,9 +68,12 @@ def save_s(size_gb: float | None, assumptions: Assumptions) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moving:
-    """Dollars of transfers to and from one region; ``known`` False where a tariff is missing."""
+    """Dollars of transfers to and from one region; ``known`` False where a tariff of the data is missing."""
 
     known: bool = True
+    assumed: bool = False
+    """For checkpoints, a tariff is missing and DEAR_USD_PER_GB stands for it: whither a running job may
+    escape is no place to leave out."""
     data_usd: float = 0.0
     save_usd: float = 0.0
     restore_usd: float = 0.0
@@ -83,9 +89,13 @@ def egress(spec: JobSpec, place: str, tariffs: Tariffs, assumptions: Assumptions
     if store is None or size is None:
         return Moving(known=known, data_usd=total)
     out, back = tariffs.egress(place, store).usd, tariffs.egress(store, place).usd
-    if out is None or back is None:
-        return Moving(known=False)
-    return Moving(known=known, data_usd=total, save_usd=out * size, restore_usd=back * size)
+    return Moving(
+        known=known,
+        assumed=out is None or back is None,
+        data_usd=total,
+        save_usd=(DEAR_USD_PER_GB if out is None else out) * size,
+        restore_usd=(DEAR_USD_PER_GB if back is None else back) * size,
+    )
 
 
 def data_usd_per_gb(data: DataSet, place: str, tariffs: Tariffs) -> float | None:
@@ -113,6 +123,24 @@ def data_notes(spec: JobSpec) -> tuple[str, ...]:
         " (say region: CLOUD/REGION)"
         for data in spec.data
         if data.region is None and data.uri.partition("://")[0].lower() in _SCHEMES
+    )
+
+
+def store_notes(
+    spec: JobSpec, assumptions: Assumptions, places: Collection[str], *, assumed: bool
+) -> tuple[str, ...]:
+    """What the figures have of checkpoints' traffic, where it costs anything; ``places``: of candidates."""
+    store = assumptions.store_place
+    if store is None or all(place == store or place.startswith(f"{store}/") for place in places):
+        return ()
+    if checkpoint_gb(spec) is None:
+        text = (
+            f"checkpoints go to {store}, whatever that costs: their size is not known (checkpoint: size_gb)"
+        )
+        return (text,)
+    dear = f"; where no tariff is known, at ${DEAR_USD_PER_GB:.2f}/GB" if assumed else ""
+    return (
+        f"egress has each checkpoint's way to {store}, as a whole: what has not changed is sent once{dear}",
     )
 
 

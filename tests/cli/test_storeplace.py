@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.harness import offer
+from support.twohomes import JOB as JOB_ID
+from support.twohomes import Shared
 
-from arylcloud.cli import stores
+from arylcloud.cli import compose, stores
+from arylcloud.cli.assemble import Parts, build_launcher
+from arylcloud.cli.main import run
 from arylcloud.cli.settings import Folders, folders
 from arylcloud.core.errors import AccessError
 from arylcloud.core.stores import Address
+from arylcloud.launcher.desire import Desires
 
 
 class Buckets:
@@ -53,3 +61,55 @@ def test_a_launch_knows_where_its_store_lies(home: Folders, asked: str | None, p
     chosen = offer()
     assert (chosen.cloud, chosen.region) == ("aws", "us-east-1")
     assert stores.Root(home, asked, chosen, ["aws"]).place == place
+
+
+JOB = """\
+name: big
+resources: {accelerators: [A100-80GB:8], cloud: gcp, use_spot: true}
+run: python train.py
+aryl:
+  profile: {A100-80GB:8: 1.0, unit: steps/s}
+  work: 360000 steps
+  checkpoint: {size_gb: 100, interval: 30m}
+"""
+
+
+def planned(capsys: pytest.CaptureFixture[str], path: Path) -> tuple[dict[str, Any], str]:
+    assert run(["plan", str(path), "--json", "--limit", "1000"]) == 0
+    out = capsys.readouterr()
+    return {c["cloud"]: c["usd"]["egress"] for c in json.loads(out.out)["candidates"]}, out.err
+
+
+def test_plan_prices_the_way_to_a_store_that_is_named(
+    home: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No cloud is asked: one's own usual bucket says where it is, of another that is said."""
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB, encoding="utf-8")
+    monkeypatch.setattr(stores, "storage_of", None)
+    assert planned(capsys, path) == ({"gcp": 0.0}, "")
+    monkeypatch.setenv("ARYLCLOUD_STORE", "s3://arylcloud-123456789012-us-east-1")
+    egress, said = planned(capsys, path)
+    assert egress["gcp"] > 200 * 100 * 0.12, "two hundred checkpoints, and some that are fetched"
+    assert said == ""
+    monkeypatch.setenv("ARYLCLOUD_STORE", "s3://mine")
+    egress, said = planned(capsys, path)
+    assert egress == {"gcp": 0.0}
+    assert "where s3://mine lies is not known here" in " ".join(said.split())
+
+
+def test_a_launcher_plans_with_the_place_that_the_journal_has(
+    home: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+    monkeypatch.setattr(compose, "make_plan", lambda spec, folders, **how: asked.append(how["store_place"]))
+    shared = Shared(root=tmp_path)
+    shared.submit("a")
+    with shared.journal("a") as journal:
+        parts = Parts(journal=journal, store=shared.store(), providers={})
+        for place in (None, "gcp/us-central1"):
+            state = replace(journal.state(JOB_ID), store_place=place)
+            desire = build_launcher(JOB_ID, state, parts, shared.home("a")).desire
+            assert isinstance(desire, Desires)
+            desire.plan(state.spec, quoted=(), also=())
+    assert asked == [None, "gcp/us-central1"]

@@ -14,12 +14,14 @@ from arylcloud.core.codec import decode, encode
 from arylcloud.core.job import DataSet
 from arylcloud.core.phases import JobPhase
 from arylcloud.core.stores import usual_place
+from arylcloud.launcher import dueview
 from arylcloud.launcher.charges import Charges
 from arylcloud.launcher.fold import replay
 from arylcloud.launcher.ledger import build_report
 from arylcloud.launcher.reconcile import caps
 from arylcloud.launcher.spent import known_spent_usd, spent_for_limits_usd, spent_usd
 from arylcloud.launcher.state import JobState
+from arylcloud.planner.upkeep import DEAR_USD_PER_GB
 from arylcloud.pricing.tariffs import load_tariffs
 
 
@@ -138,3 +140,22 @@ def test_where_a_store_is() -> None:
         event = decode(ev.JobSubmitted, document, where="a journal")
         record = ev.Record(job_id="a", seq=1, at_s=1.0, writer="w", cause_id=None, event=event)
         assert replay([record]).store_place == place
+
+
+@pytest.mark.parametrize(
+    ("store", "usd_per_gb"),
+    [
+        (None, {"aws/us-west-2": 0.02, "gcp/us-central1": 0.09}),  # as if it went along
+        ("aws/us-east-1", {"aws/us-west-2": 0.02, "gcp/us-central1": 0.09}),
+        ("aws/us-west-2", {"aws/us-west-2": 0.02, "gcp/us-central1": 0.02 + 0.09}),
+        ("gcp/us-central1", {"aws/us-west-2": 0.09 + 0.12, "gcp/us-central1": 0.09}),
+        ("gcp/asia-east1", {"aws/us-west-2": DEAR_USD_PER_GB, "gcp/us-central1": DEAR_USD_PER_GB}),
+    ],
+)
+def test_a_deadline_policy_sees_moves_by_way_of_the_store(
+    store: str | None, usd_per_gb: dict[str, float]
+) -> None:
+    regions = ("aws/us-east-1", *usd_per_gb)
+    state = replace(lone("aws/us-east-1", "s3://mine/jobs/x", store), spec=spec())
+    found = dueview._egress_usd(state, regions, 0, None)
+    assert found[0].tolist() == pytest.approx([0.0, *(100.0 * usd for usd in usd_per_gb.values())])

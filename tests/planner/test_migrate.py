@@ -74,6 +74,43 @@ def test_the_checkpoint_is_priced_by_the_tariff_of_where_it_leaves() -> None:
     assert advise(HERE, [across], min_saving=0.0, checkpoint_gb=200.0) is None
 
 
+def test_the_checkpoint_goes_by_way_of_the_store() -> None:
+    """Up at the tariff of here, down at the store's: next door to it a move is free, from afar it is not."""
+    far, gb = at("gcp/us-central1", 10.0), 10.0
+    fee = {}
+    for store in (None, "aws/us-east-1", "gcp/us-central1", "aws/us-west-2", "gcp/europe-west4"):
+        move = advise(HERE, [far], min_saving=0.0, checkpoint_gb=gb, store_place=store, handover_s=0.0)
+        assert move is not None
+        fee[store] = move.move_usd - 0.1
+    east_west = 0.02
+    assert fee[None] == fee["aws/us-east-1"] == fee["gcp/us-central1"] == pytest.approx(0.09 * gb)
+    assert fee["aws/us-west-2"] == pytest.approx((east_west + 0.09) * gb)
+    assert fee["gcp/europe-west4"] == pytest.approx((0.09 + 0.12) * gb)
+    # between two places that are both beside the store's cloud, it costs, though they are neighbours
+    near = at("aws/us-east-1", 10.0, rate=0.5)
+    other = replace(near, offer=replace(near.offer, instance_type="u"))
+    away = advise(
+        HERE, [other], min_saving=0.0, checkpoint_gb=gb, store_place="gcp/us-central1", handover_s=0.0
+    )
+    assert away is not None
+    assert away.move_usd - 0.1 == pytest.approx((0.09 + 0.12) * gb)
+    asia = advise(HERE, [far], min_saving=0.0, checkpoint_gb=gb, store_place="gcp/asia-east1")
+    assert asia is None, "no tariff is known from there"
+
+
+def test_what_checkpoints_cost_goes_on_and_is_no_part_of_a_move() -> None:
+    """Here $9 of the remaining egress is for checkpoints that cross a border; beside the store nothing is."""
+    here = replace(at("gcp/us-central1", 20.0, egress=9.0), data_egress_usd=0.0)
+    there = replace(at("aws/us-east-1", 20.0, egress=0.0), data_egress_usd=0.0)
+    assert running_usd(here) == pytest.approx(29.0)
+    move = advise(here, [there], min_saving=0.05, store_place="aws/us-east-1", checkpoint_gb=1.0)
+    assert move is not None
+    assert move.saving_usd == pytest.approx(9.0)
+    assert advise(there, [here], min_saving=0.0, store_place="aws/us-east-1", checkpoint_gb=1.0) is None
+    data = replace(here, data_egress_usd=4.0)
+    assert running_usd(data) == pytest.approx(25.0), "the data is fetched once"
+
+
 def test_a_place_that_misses_the_deadline_is_never_advised_and_one_that_meets_it_always() -> None:
     late = at("aws/us-west-2", 1.0, late=True)
     assert isinstance(consider(HERE, [late], min_saving=0.0), Stay)

@@ -201,6 +201,36 @@ def test_where_the_data_is_decides() -> None:
     assert found.candidates[1].usd.egress == pytest.approx(90.0)
 
 
+def test_where_checkpoints_go_decides_too() -> None:
+    """The other cloud is 10 % cheaper, and each of eighteen checkpoints of 10 GB would cross to the store."""
+    near, far = offer("aws/us-east-1"), offer("gcp/us-central1", usd_per_hour=2.7)
+    saving = job(checkpoint=CheckpointSpec(size_gb=10.0, interval_s=2000.0))
+    usual = plan(saving, near, far)
+    assert (usual.chosen.offer.cloud, usual.chosen.usd and usual.chosen.usd.egress) == ("gcp", 0.0)
+
+    def with_store(place: str, spec: JobSpec = saving, *offers: Offer) -> Plan:
+        there = Assumptions(disk_gb=0.0, store_place=place)
+        return plan(spec, *(offers or (near, far)), assumptions=there)
+
+    found = with_store("aws/us-east-1")
+    assert found.chosen.offer.cloud == "aws"
+    across = found.candidates[1].usd
+    assert across is not None
+    assert across.egress == pytest.approx(18 * 10.0 * 0.12, rel=1e-6), "GCP's internet tariff"
+    assert found.candidates[1].data_egress_usd == 0.0
+    assert any("each checkpoint's way to aws/us-east-1" in text for text in found.why)
+    assert not any("checkpoint" in text for text in with_store("aws/us-east-1", saving, near).why)
+    unsaid = with_store("aws/us-east-1", job())
+    assert any("their size is not known" in text for text in unsaid.why)
+    # a place without a tariff is dear, not left out: a job that runs may have to go there
+    asia = with_store("aws/us-east-1", saving, near, offer("gcp/asia-east1", usd_per_hour=2.7))
+    assert asia.rejected == ()
+    dear = next(c for c in asia.candidates if c.offer.cloud == "gcp").usd
+    assert dear is not None
+    assert dear.egress == pytest.approx(18 * 10.0 * 0.12, rel=1e-6)
+    assert any("where no tariff is known, at $0.12/GB" in text for text in asia.why)
+
+
 def test_data_whose_region_is_not_said_is_never_free_and_the_plan_says_so() -> None:
     found = plan(job(data=(DataSet(uri="s3://bucket/set", size_gb=100),)), offer("aws/us-east-1"))
     assert found.chosen.usd is not None
