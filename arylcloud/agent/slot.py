@@ -156,7 +156,8 @@ class Slot:
         found = progress.read(self.progress_file(run.epoch))
         saved = self._saved()
         if found.step is None and saved:
-            found = replace(found, step=saved[-1].step, at_s=saved[-1].saved_at_s)
+            # the first checkpoint shows steps, not when they began: as far as is known, with the command
+            found = replace(found, step=saved[-1].step, at_s=self.started_s)
         self.progress = found
         if self.pulse is not None:
             self.pulse.stepped(found.step, self._read_s)

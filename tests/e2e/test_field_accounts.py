@@ -117,6 +117,16 @@ def test_79_max_runtime_ends_what_runs_longer(new_home: NewHome) -> None:
     assert state.checkpoints, "it was saved before it ended"
 
 
+def test_79_max_runtime_ends_what_never_tells_of_a_step(new_home: NewHome) -> None:
+    home = new_home(quiet(boot_s=2.0))
+    done = home.launch(job(run="sleep 3600", max_runtime="50m", work="100 steps"), code=104)
+    (job_id,) = home.jobs()
+    state = settled(home, job_id, phase="failed")
+    assert state.phase_code == "max_runtime"
+    assert "it has run for" in done.err
+    assert trained_market_s(state, 0.0) >= 50 * 60
+
+
 def test_76_a_wait_says_for_what(new_home: NewHome) -> None:
     """Not only ends have reasons: a job that waits says for what, on the default screens."""
     full = fault("create", "capacity")  # it is sold out by the time that the launcher asks

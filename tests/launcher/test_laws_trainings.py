@@ -22,12 +22,14 @@ from support.situation import (
 )
 
 from arylcloud.core import events as ev
+from arylcloud.core.job import Constraints
 from arylcloud.core.phases import LeasePhase
 from arylcloud.core.ports import EndCause, MachineState
 from arylcloud.core.protocol import AgentPhase
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.reconcile import facts
 from arylcloud.launcher.reconcile.draft import Draft
+from arylcloud.launcher.reconcile.trainings import UNSEEN_S
 from arylcloud.launcher.state import Lease
 
 A, B = lease(0), lease(1)
@@ -69,6 +71,37 @@ def test_not_twice_and_not_of_another_epoch() -> None:
     assert events(noted(A, epochs=two, beats=fresh, state={"trainings": (before,)}), ev.TrainingStarted)
     old = [beat(A, epoch=1, first_step_s=NOW_S)]
     assert not events(noted(A, epochs=two, beats=old), ev.TrainingStarted)
+
+
+def begun(said: Any, **more: Any) -> list[ev.TrainingStarted]:
+    opened = replace(epoch(1, A, resume_step=4), opened_at_s=NOW_S - 3000.0)
+    return events(noted(A, beats=[said], epochs=[opened], **more), ev.TrainingStarted)
+
+
+def test_one_that_shows_no_step_for_long_trains_since_it_was_started() -> None:
+    said = beat(A, at_s=5000.0, command_started_s=5001.0 - UNSEEN_S)
+    (found,) = begun(said)
+    assert (found.at_s, found.step, found.ran_s) == (5001.0 - UNSEEN_S, 4, UNSEEN_S)
+    assert not begun(replace(said, command_started_s=5002.0 - UNSEEN_S)), "it may still be loading"
+    assert not begun(replace(said, phase=AgentPhase.RESTORING))
+    assert not begun(replace(said, command_started_s=5000.0 - 3001.0)), "of the epoch before, still on show"
+    assert not begun(said, state={"trainings": (training(A),)}), "once"
+    (found,) = begun(replace(said, first_step_s=4990.0))
+    assert found.at_s == 4990.0, "a step tells more"
+
+
+def test_a_limit_on_running_is_not_waited_past_for_a_step() -> None:
+    limited = elastic(1, 1, constraints=Constraints(max_runtime_s=15.0 * CLOCK.scale))
+    assert begun(beat(A, at_s=5000.0, command_started_s=4986.0), job=limited)
+    assert not begun(beat(A, at_s=5000.0, command_started_s=4987.0), job=limited)
+
+
+def test_one_that_has_ended_well_without_a_step_has_trained() -> None:
+    said = beat(A, AgentPhase.EXITED, at_s=5000.0, command_started_s=4970.0, exit_code=0)
+    (found,) = begun(said)
+    assert (found.at_s, found.ran_s) == (4970.0, 31.0)
+    assert not begun(replace(said, exit_code=1))
+    assert not begun(replace(said, command_started_s=None))
 
 
 RUNS = training(A, first_step=3)

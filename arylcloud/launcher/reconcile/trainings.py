@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from arylcloud.core import events as ev
 from arylcloud.core.phases import LeasePhase
+from arylcloud.core.protocol import AgentPhase, Heartbeat
 from arylcloud.launcher.reconcile.draft import HEARD, Draft
-from arylcloud.launcher.state import Lease, Training
+from arylcloud.launcher.state import Epoch, Lease, Training
+
+UNSEEN_S: Final = 600.0
+"""Wall seconds after which a command that runs counts as training though it has shown no step: it loads for
+very long, or never tells."""
+ROUND_S: Final = 1.0
 
 
 def note(d: Draft) -> None:
@@ -17,16 +23,16 @@ def note(d: Draft) -> None:
     starts = {(t.lease_id, t.started_at_s) for t in d.state.trainings}
     for lease in d.members(epoch) if epoch is not None else ():
         beat = d.beat(lease)
-        if epoch is None or beat is None or beat.first_step_s is None:
+        if epoch is None or beat is None or (began_s := _began_s(d, epoch, lease, beat)) is None:
             continue
-        shown_before = (lease.lease_id, beat.first_step_s) in starts  # the epoch before's, still on show
+        shown_before = (lease.lease_id, began_s) in starts  # the epoch before's, still on show
         if (epoch.number, lease.lease_id) not in begun and beat.epoch >= epoch.number and not shown_before:
             event = ev.TrainingStarted(
                 epoch=epoch.number,
                 lease_id=lease.lease_id,
-                at_s=beat.first_step_s,
+                at_s=began_s,
                 step=epoch.resume_step,
-                ran_s=max(0.0, beat.at_s - beat.first_step_s) + d.silent_s(lease),
+                ran_s=max(0.0, beat.at_s - began_s) + d.silent_s(lease),
             )
             d.note(event, cause_id=f"beat {beat.seq}")
     by_number = {e.number: e for e in d.state.epochs}
@@ -39,6 +45,24 @@ def note(d: Draft) -> None:
         drained = beat.drained_epoch >= training.epoch and d.settled(lease, by_number[training.epoch])
         if drained or left:  # of one that the others have left behind, nothing counts any more
             stop(d, lease, training)
+
+
+def _began_s(d: Draft, epoch: Epoch, lease: Lease, beat: Heartbeat) -> float | None:
+    """When its command began to train, by its machine's clock: at its first step; of one that has shown none
+    for long, or has ended well without, when it was started."""
+    if beat.first_step_s is not None:
+        return beat.first_step_s
+    started_s = beat.command_started_s
+    if started_s is None or beat.epoch != epoch.number:
+        return None
+    ran_s = beat.at_s - started_s + d.silent_s(lease)
+    if ran_s > d.now_s - epoch.opened_at_s + ROUND_S:
+        return None  # of the epoch before, still on show
+    if beat.phase is AgentPhase.RUNNING:
+        limit_s, scale = d.state.spec.constraints.max_runtime_s, d.state.market_clock.scale
+        patience_s = UNSEEN_S if limit_s is None else min(UNSEEN_S, limit_s / scale)
+        return started_s if ran_s >= patience_s else None
+    return started_s if beat.phase is AgentPhase.EXITED and beat.exit_code == 0 else None
 
 
 def stop(d: Draft, lease: Lease, training: Training) -> None:
