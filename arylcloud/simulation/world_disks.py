@@ -216,7 +216,7 @@ class Disk:
 
     def prefetch(self) -> None:
         """Raises StoreError."""
-        self._restorer._prefetch()
+        self._restorer.ahead.prefetch()
 
 
 def _remove(path: Path) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from support.harness import Harness, spec
 
-from arylcloud.agent.restoring import NO_SPACE_TRIES, PREFETCH_MOST_S, Restorer
+from arylcloud.agent.ahead import PREFETCH_MOST_S
+from arylcloud.agent.restoring import NO_SPACE_TRIES, Restorer
 from arylcloud.agent.sync import CheckpointSync
 from arylcloud.agent.waiting import HASTE_S
 from arylcloud.checkpoint.drafts import Announcer
@@ -230,7 +231,7 @@ def test_a_store_that_is_away_during_a_drain_is_asked_less_and_less(
     said: list[str] = []
     monkeypatch.setattr(machine.store, "get", away)
     monkeypatch.setattr(machine.store, "list", away)
-    monkeypatch.setattr(machine.restorer, "_log", said.append)
+    monkeypatch.setattr(machine.restorer.ahead, "_log", said.append)
     machine.restorer.draining(2)
     machine.restorer.prefetching.set()
     monkeypatch.setattr(machine.restorer, "_queue", Queue())
@@ -242,38 +243,38 @@ def test_a_store_that_is_away_during_a_drain_is_asked_less_and_less(
 
 
 def test_a_drain_in_which_nothing_is_sent_is_looked_at_as_any_wait(machine: Machine) -> None:
-    machine.restorer._pace = 1.0
+    machine.restorer.ahead._pace = 1.0
     machine.restorer.draining(2)
     machine.restorer.prefetching.set()
-    assert machine.restorer._hasty()
-    machine.restorer._stirred_s -= HASTE_S
-    assert not machine.restorer._hasty()
+    assert machine.restorer.ahead.hasty()
+    machine.restorer.ahead._stirred_s -= HASTE_S
+    assert not machine.restorer.ahead.hasty()
     machine.restorer.draining(2)
-    assert not machine.restorer._hasty()
+    assert not machine.restorer.ahead.hasty()
     machine.restorer.draining(4)
-    assert machine.restorer._hasty()
+    assert machine.restorer.ahead.hasty()
 
 
 def test_lists_are_seldom_where_no_checkpoint_comes(machine: Machine) -> None:
     restorer = machine.restorer
     restorer.stop()
     restorer.join(30)
-    assert restorer._pause_s(hasty=False) == restorer._poll_s
-    restorer.prefetching.set()
-    assert restorer._pause_s(hasty=False) == restorer._poll_s, "it has just begun to look"
-    restorer._news_s -= 3600.0
-    assert restorer._pause_s(hasty=False) == pytest.approx(PREFETCH_MOST_S * restorer._pace)
-    machine.commit(1, a=b"1" * 100)
     restorer._halt.clear()
-    restorer._prefetch()
-    assert restorer._pause_s(hasty=False) == restorer._poll_s, "one has come"
+    assert restorer.ahead.pause_s(hasty=False) == restorer.ahead.poll_s
+    restorer.prefetching.set()
+    assert restorer.ahead.pause_s(hasty=False) == restorer.ahead.poll_s, "it has just begun to look"
+    restorer.ahead._news_s -= 3600.0
+    assert restorer.ahead.pause_s(hasty=False) == pytest.approx(PREFETCH_MOST_S * restorer.ahead._pace)
+    machine.commit(1, a=b"1" * 100)
+    restorer.ahead.prefetch()
+    assert restorer.ahead.pause_s(hasty=False) == restorer.ahead.poll_s, "one has come"
 
 
 def test_a_drain_wakes_whoever_waits(tmp_path: Path) -> None:
     """Between two looks that are far apart."""
     machine = Machine(tmp_path)
     restorer = machine.restorer
-    restorer._poll_s = 3600.0
+    restorer.ahead.poll_s = 3600.0
     manifest = machine.commit(1, a=b"1" * 100)
     restorer.prefetching.set()
     restorer.start()
