@@ -32,7 +32,7 @@ REMEDY = {
     "not_finished": "It still runs: wait, or `arylcloud status`",
     "no_such_job": "`arylcloud status --all` lists the jobs of this journal",
     "cancelled": "It was stopped: `arylcloud resume` goes on from the last checkpoint",
-    "over_budget": "Raise the budget, then `arylcloud resume`",
+    "over_budget": "It is used up: `arylcloud resume JOB --budget USD` (or `--max-runtime TIME`) goes on",
     "missed_deadline": "It finished, but late",
     "interrupted": "Ctrl-C: the job itself goes on, unless you chose to stop it",
     "bug": "Tell us: the lines above the message say where",

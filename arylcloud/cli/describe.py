@@ -6,7 +6,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Final
 
-from arylcloud.cli.output import rate, usd
+from arylcloud.cli.output import rate, seconds, usd
 from arylcloud.cli.pipelines import pipelines_text
 from arylcloud.core import events as ev
 from arylcloud.core.phases import JobPhase
@@ -72,6 +72,8 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
             return f"the {event.limit} cannot be watched: {event.text}"
         case ev.LimitNear():
             return f"{event.limit}: {event.text}"
+        case ev.LimitsChanged():
+            return f"new limits: {limits_text(event)}"
         case ev.QueueDecided():
             return f"its turn, on {event.gpu}: {event.why}"
         case ev.StallSeen():
@@ -138,6 +140,18 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
             return None
         case ev.Notified():
             return None if event.ok else f"notification failed: {event.text}"
+
+
+def limits_text(limits: ev.LimitsChanged) -> str:
+    """``budget $20.00, deadline 36.0 h after its submission``."""
+    parts = []
+    if limits.budget_usd is not None:
+        parts.append(f"budget {usd(limits.budget_usd)}")
+    if limits.deadline_s is not None:
+        parts.append(f"deadline {seconds(limits.deadline_s)} after its submission")
+    if limits.max_runtime_s is not None:
+        parts.append(f"max_runtime {seconds(limits.max_runtime_s)}")
+    return ", ".join(parts) or "none"
 
 
 def _took(event: ev.MigrationEnded) -> str:

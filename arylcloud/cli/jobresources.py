@@ -21,7 +21,7 @@ _UNSUPPORTED = {
     "job_recovery": "use aryl: recovery and on_node_loss",
     "spot_recovery": "use aryl: recovery and on_node_loss",
     "accelerator_args": "TPU runtime versions are not chosen here",
-    "priority": "one job, one launcher: there is no queue",
+    "priority": "no job is put before others; `launch --queue` has `serve --policy` say whose turn it is",
 }
 
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from arylcloud.cli.resumeterms import NewLimits
+    from arylcloud.cli.settings import Folders
+    from arylcloud.core.events import LimitsChanged
     from arylcloud.core.ports import ObjectStore
     from arylcloud.launcher.journal import Journal
     from arylcloud.launcher.state import JobState
@@ -21,6 +24,16 @@ def resume(
     job: Annotated[
         str | None, typer.Argument(help="Id, name or beginning of an id; the newest if left out.")
     ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="USD", help="A new one, of the whole job: $500.")
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option("--deadline", metavar="TIME", help="A new one: such as 36h, from now.")
+    ] = None,
+    max_runtime: Annotated[
+        str | None, typer.Option("--max-runtime", metavar="TIME", help="A new one, of the whole job: 40h.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Do not watch it.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document at the end.")] = False,
 ) -> int:
@@ -28,7 +41,9 @@ def resume(
     from arylcloud.cli.assemble import open_journal, open_prefix
     from arylcloud.cli.jobs import resolve_job
     from arylcloud.cli.launch import finish
+    from arylcloud.cli.resumeterms import NewLimits
     from arylcloud.cli.settings import folders
+    from arylcloud.core.errors import UsageError
     from arylcloud.launcher.fold import replay
 
     places = folders()
@@ -36,24 +51,55 @@ def resume(
     job_id = resolve_job(journal, job)
     state = replay(journal.records(job_id))
     _refuse_succeeded(state)
+    typed = NewLimits(budget=budget, deadline=deadline, max_runtime=max_runtime)
     store = open_prefix(state.prefix_uri)
     if state.phase.ended:
+        limits = _terms(state, typed, places, yes)
         with journal.claim(job_id):
-            begin_again(journal, job_id, store)
+            begin_again(journal, job_id, store, limits=limits)
+    elif typed:
+        raise UsageError(
+            f"{job_id} is {state.phase}: its limits are changed when it has ended",
+            hint=f"`arylcloud stop {job_id}`, then resume it with them",
+        )
     else:
         give_secrets(store, state)
     return finish(journal, store, job_id, places, detach=detach, as_json=json_, since_seq=state.seq)
 
 
-def begin_again(journal: Journal, job_id: str, store: ObjectStore, *, by_queue: bool = False) -> bool:
-    """Journal that an ended job goes on; the caller has the claim. This home may know less than the
-    mailbox does: another one may have gone on with the job, or have finished it, meanwhile. Returns
-    whether it goes on: not where a user has stopped it since the queue (``by_queue``) did. Raises
-    ConflictError, UsageError, StoreError, having written nothing."""
+def _terms(state: JobState, typed: NewLimits, places: Folders, yes: bool) -> LimitsChanged | None:
+    """What it goes on with, said and asked; its new limits, None where they stay."""
+    from dataclasses import replace
+
+    from arylcloud.cli.output import hanging, note
+    from arylcloud.cli.resumeterms import ask, files_text, new_limits, refuse_used_up
+
+    now_s = time.time()
+    limits = new_limits(state, typed, now_s)
+    refuse_used_up(state, limits, now_s)
+    if (files := files_text(state)) is not None:
+        note(hanging(files, 0))
+    ask(state, replace(state.spec, constraints=state.spec.constraints.let_go()), places, yes)
+    return limits
+
+
+def begin_again(
+    journal: Journal,
+    job_id: str,
+    store: ObjectStore,
+    *,
+    limits: LimitsChanged | None = None,
+    by_queue: bool = False,
+) -> bool:
+    """Journal that an ended job goes on, with new ``limits`` where they are given; the caller has the claim.
+    This home may know less than the mailbox does: another one may have gone on with the job, or have finished
+    it, meanwhile. Returns whether it goes on: not where a user has stopped it since the queue (``by_queue``)
+    did. Raises ConflictError, UsageError, StoreError, having written nothing (or the new limits alone)."""
     from arylcloud.cli.assemble import new_writer_id
     from arylcloud.launcher import resuming
     from arylcloud.launcher.fold import replay
     from arylcloud.launcher.holder import refuse_beside_another
+    from arylcloud.launcher.journaltime import journal_now_s
     from arylcloud.launcher.queueview import made_way
     from arylcloud.launcher.submit import put_secrets
 
@@ -68,6 +114,9 @@ def begin_again(journal: Journal, job_id: str, store: ObjectStore, *, by_queue: 
         return False
     secrets, notify = _from_environment(state)
     writer = new_writer_id()
+    if limits is not None:
+        at_s = journal_now_s(journal, job_id, store, time.time())
+        journal.append(job_id, at_s, writer, limits, None, mirror=store)
     if not resuming.resume(journal, job_id, store, writer=writer, wall_s=time.time, by_queue=by_queue):
         return False
     put_secrets(store, secrets, notify)

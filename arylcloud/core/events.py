@@ -16,6 +16,7 @@ from arylcloud.core.events_money import BaselineQuoted as BaselineQuoted
 from arylcloud.core.events_money import Charged as Charged
 from arylcloud.core.events_money import LeasePriced as LeasePriced
 from arylcloud.core.events_money import LimitNear as LimitNear
+from arylcloud.core.events_money import LimitsChanged as LimitsChanged
 from arylcloud.core.events_money import LimitUnknown as LimitUnknown
 from arylcloud.core.events_money import Notified as Notified
 from arylcloud.core.events_money import OfferBarred as OfferBarred
@@ -297,6 +298,7 @@ Event = (
     | PricesChecked
     | LimitUnknown
     | LimitNear
+    | LimitsChanged
     | StallSeen
     | QueueDecided
     | LeaseEnding

@@ -44,6 +44,16 @@ class LimitNear:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsChanged:
+    """The user's limits from here on, all of them (``core/job.Constraints`` says what each is); None = no
+    such limit. What else the job was submitted with stays."""
+
+    budget_usd: float | None
+    deadline_s: float | None
+    max_runtime_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferBarred:
     """Planners see fewer offers until ``until_s`` (market seconds: capacity is the market's). ``scope``:
     ``place[:type[:market]]``, like the beginning of ``Offer.key`` (``launcher/offers.covers``)."""

@@ -78,6 +78,15 @@ def pack(workdir: Path, leave_out: Callable[[Path], bool] = _nothing) -> Archive
     return Archive(data=data, sha256=sha256, files=count, left_out=tuple(left_out))
 
 
+def newer(workdir: Path, than_s: float) -> int:
+    """How many of the files that ``pack`` would take were written after ``than_s`` (Unix seconds). Raises
+    UsageError where there is no such folder."""
+    if not workdir.is_dir():
+        raise UsageError(f"workdir {workdir} is not a folder", hint="`workdir:` in the job file")
+    root = workdir.resolve()
+    return sum(path.lstat().st_mtime > than_s for path in _files(root, _patterns(root)))
+
+
 def _patterns(root: Path) -> tuple[str, ...]:
     found = list(ALWAYS_LEFT_OUT)
     for name in IGNORE_FILES:

@@ -151,6 +151,15 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             return replace(state, limits_unknown=state.limits_unknown | {event.limit})
         case ev.LimitNear():
             return replace(state, limits_near=state.limits_near | {event.limit})
+        case ev.LimitsChanged():
+            limits = replace(
+                state.spec.constraints,
+                budget_usd=event.budget_usd,
+                deadline_s=event.deadline_s,
+                max_runtime_s=event.max_runtime_s,
+            )
+            spec = replace(state.spec, constraints=limits)
+            return replace(state, spec=spec, limits_near=frozenset())
         case ev.QueueDecided():
             turn = Turn(gpu=event.gpu, begin_s=at_s)
             return replace(state, placed=event, turns=(*_over(state.turns, at_s), turn))

@@ -1,0 +1,118 @@
+"""``resume``: limits that are used up, new ones, the files it runs on, and the question before the money."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.twohomes import JOB, SPEC, Shared
+
+from arylcloud.cli import launch, resumeterms
+from arylcloud.cli.main import run
+from arylcloud.cli.resumeterms import NewLimits, ask, files_text, new_limits
+from arylcloud.core import events as ev
+from arylcloud.core.errors import Cancelled
+from arylcloud.core.job import Constraints
+from arylcloud.core.phases import JobPhase
+
+LIMITS = Constraints(deadline_s=36_000.0, budget_usd=10.0, max_runtime_s=3600.0, max_usd_per_hour=3.0)
+
+
+@pytest.fixture
+def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shared:
+    """A job that has used up what it may spend. Nobody is launched."""
+    shared = Shared(tmp_path, spec=replace(SPEC, constraints=LIMITS))
+    shared.submit("a")
+    shared.say("a", ev.Charged(what="egress", usd=9.9, gb=1.0, text="to there"))
+    shared.phase("a", JobPhase.FAILED, "over_budget")
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(tmp_path / "a"))
+    monkeypatch.setattr(launch, "finish", lambda *_args, **_named: 0)
+    return shared
+
+
+def test_a_budget_that_is_spent_is_raised_first(ended: Shared, capsys: pytest.CaptureFixture[str]) -> None:
+    before = ended.mirrored()
+    assert run(["resume", JOB]) == 104
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error == f"error: {JOB} has spent $9.90 of a budget of $10.00"
+    assert f"`arylcloud resume {JOB} --budget USD`" in hint
+    assert run(["resume", JOB, "--budget", "$10.05"]) == 104, "nor is that enough"
+    assert run(["resume", JOB, "--max-runtime", "9h"]) == 104
+    assert run(["resume", JOB, "--budget", "none"]) == 2
+    assert ended.mirrored() == before, "nothing was written"
+
+    assert run(["resume", JOB, "--budget", "$20", "--max-runtime", "2h"]) == 0
+    state = ended.state("a")
+    assert state.phase is JobPhase.PENDING
+    assert state.spec == replace(SPEC, constraints=replace(LIMITS, budget_usd=20.0, max_runtime_s=7200.0)), (
+        "the other limits stay, and all else"
+    )
+    capsys.readouterr()
+    assert run(["events", JOB]) == 0
+    told = capsys.readouterr().out
+    assert "new limits: budget $20.00, deadline 10.0 h after its submission, max_runtime 2.0 h" in told
+    assert run(["resume", JOB, "--budget", "$30"]) == 2, "of one that runs they are not changed"
+    assert "its limits are changed when it has ended" in capsys.readouterr().err
+
+
+def test_a_runtime_that_is_used_up_is_raised_first(ended: Shared, capsys: pytest.CaptureFixture[str]) -> None:
+    ended.say(
+        "a",
+        ev.TrainingStarted(epoch=1, lease_id="l", at_s=100.0, step=1),
+        ev.TrainingStopped(
+            epoch=1,
+            lease_id="l",
+            at_s=3700.0,
+            last_step=9,
+            committed_step=9,
+            committed_saved_at_s=3700.0,
+            how="exited",
+        ),  # fmt: skip
+    )
+    assert run(["resume", JOB, "--budget", "$99"]) == 104
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error == f"error: {JOB} has run for 1.0 h, max_runtime is 1.0 h"
+    assert f"`arylcloud resume {JOB} --max-runtime TIME`" in hint
+
+
+def test_a_new_deadline_is_from_now_on(ended: Shared) -> None:
+    state = ended.state("a")
+    found = new_limits(state, NewLimits(deadline="2h"), state.submitted_at_s + 50_000.0)
+    assert found is not None
+    assert found.deadline_s == 57_200.0
+    assert (found.budget_usd, found.max_runtime_s) == (10.0, 3600.0)
+    assert new_limits(state, NewLimits(), 0.0) is None
+
+
+def test_it_says_which_files_it_runs_on(ended: Shared, tmp_path: Path) -> None:
+    state = ended.state("a")
+    assert files_text(state) is None, "it has none"
+    workdir = tmp_path / "work"
+    workdir.mkdir()
+    for name, mtime in (("old.py", 0.5), ("new.py", 2.0), ("x.pyc", 2.0), ("also.py", 2.0)):
+        (workdir / name).write_text("")
+        os.utime(workdir / name, (mtime, mtime))
+    at = replace(state, spec=replace(state.spec, workdir=str(workdir)), submitted_at_s=1.0)
+    text = files_text(at)
+    assert text is not None
+    assert text.startswith("it runs the files of its launch at ")
+    assert text.endswith(f"; in {workdir} 2 files are newer (a new `arylcloud launch` takes those)")
+    gone = replace(at, spec=replace(at.spec, workdir=str(tmp_path / "moved")))
+    assert "newer" not in (files_text(gone) or "newer")
+
+
+def test_it_asks_on_a_terminal_alone(ended: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    state, home = ended.state("a"), ended.home("a")
+    monkeypatch.setattr("typer.confirm", lambda *_args, **_named: False)
+    ask(state, state.spec, home, yes=False)  # no terminal: as scripts have always done
+    monkeypatch.setattr(resumeterms.sys, "stdin", _Terminal())
+    ask(state, state.spec, home, yes=True)
+    with pytest.raises(Cancelled, match="not resumed"):
+        ask(state, state.spec, home, yes=False)
+
+
+class _Terminal:
+    def isatty(self) -> bool:
+        return True
