@@ -29,6 +29,8 @@ class EndCause(StrEnum):
     """The cloud took it back."""
     SELF = "self"
     """The machine ended itself (dead-man's switch)."""
+    NO_ROOM = "no_room"
+    """It was taken on and never ran: there was no room, or no quota, for it after all. Not billed."""
     UNKNOWN = "unknown"
 
 
@@ -85,6 +87,9 @@ class Machine:
     ended_s: float | None = None
     """When the bill ends; None while it runs."""
     end_cause: EndCause | None = None
+    """Of one that is STOPPING only where its cloud had NO_ROOM."""
+    end_text: str | None = None
+    """Why, in the cloud's own words; None = it does not say."""
     address: str | None = None
     until_s: float | None = None
     """Wall seconds: end of its lease, as renewed last where the cloud lets machines renew it."""

@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -45,6 +45,7 @@ class Sightings:
         self._inode = 0
         self._machines: dict[str, Machine] = {}
         self._asked_s: dict[str, float] = {}
+        self._turned: dict[str, str] = {}
         self._complained = False
 
     # ------------------------------------------------------------ what is told
@@ -66,6 +67,13 @@ class Sightings:
             self._catch_up()
             if instance_id in self._machines and instance_id not in self._asked_s:
                 self._tell({"asked": instance_id, "at_s": time.time()})
+
+    def turned_to(self, token: str, zone: str) -> None:
+        """Of an offer without a zone: that machine is asked for there now, others had no room."""
+        with self._lock:
+            self._catch_up()
+            if self._turned.get(token) != zone:
+                self._tell({"turned": token, "zone": zone})
 
     def end(
         self, instance_id: str, ended_s: float, cause: EndCause, *, zone: str | None = None
@@ -89,6 +97,12 @@ class Sightings:
             self._catch_up()
             return self._asked_s.get(instance_id)
 
+    def turned(self, token: str) -> str | None:
+        """The zone in which it was asked for last; None = in none but the first."""
+        with self._lock:
+            self._catch_up()
+            return self._turned.get(token)
+
     def of_token(self, token: str) -> Machine | None:
         with self._lock:
             self._catch_up()
@@ -106,6 +120,15 @@ class Sightings:
             self._catch_up()
             return [m for m in self._machines.values() if m.state is not MachineState.GONE]
 
+    def unlisted(self, listed: Container[str], journal_id: str | None) -> list[Machine]:
+        """Those of the journal (None: of any) that a list by its marks should have, and ``listed`` (instance
+        ids) has not: a list that lags, an end, or somebody has taken our marks off a machine that runs."""
+        return [
+            one
+            for one in self.live()
+            if one.instance_id not in listed and journal_id in (None, one.journal_id)
+        ]
+
     def ended(self) -> list[Machine]:
         """Those that ended within the hour."""
         since_s = time.time() - SHOWN_S
@@ -122,6 +145,8 @@ class Sightings:
             if _moved(there, machine):
                 self._machines[machine.instance_id] = machine
                 self._asked_s.pop(machine.instance_id, None)
+        elif "turned" in record:
+            self._turned[str(record["turned"])] = str(record["zone"])
         elif "asked" in record:
             self._asked_s.setdefault(str(record["asked"]), float(record["at_s"]))
         elif "ended" in record:

@@ -23,11 +23,13 @@ from arylcloud.providers.aws.gang import Gangs
 from arylcloud.providers.aws.listprice import ListPrices
 from arylcloud.providers.aws.place import Places
 from arylcloud.providers.aws.quota import Quotas
+from arylcloud.providers.aws.request import request, token_in
 from arylcloud.providers.aws.roles import Newcomers
 from arylcloud.providers.aws.seen import Seen
 from arylcloud.providers.aws.spotprice import SpotPrices
 from arylcloud.providers.bounds import as_asked, iso, not_offered, ordered, user_data_fits, within_cap
 from arylcloud.providers.settings import known_only
+from arylcloud.providers.zones import together, turn_of, where_there_is_room
 
 log = logging.getLogger("arylcloud.aws")
 KNOWN: Final = frozenset(
@@ -112,16 +114,41 @@ class AwsProvider:
     def create(self, spec: MachineSpec) -> Machine:
         offer, region = spec.offer, spec.offer.region
         user_data_fits(spec, USER_DATA_BYTES, "EC2")
-        if not self._places.sold(offer):
+        zones = self._places.zones(offer, turn_of(spec))
+        if not zones:
             raise not_offered(offer)
         if (there := self._with_token(region, spec.token)) is not None:
             return there
         self._seen.elsewhere.refuse_token(spec.token)
+        if offer.zone is None:
+            zones = self._in_order(spec, zones)
         # EC2 itself holds spot prices to the cap, and nobody holds list prices
         within_cap(spec, lambda: self._price(offer)[0])
         self._quotas.check(offer, spec.nodes)
-        asked = self._request(spec)
         self._places.zone_ids(region)  # asked for now: whatever fails once there is a machine hides it
+
+        def make(zone: str) -> Machine:
+            if zone != zones[0]:
+                self._seen.turned_to(spec.token, zone)
+            return self._make(replace(spec, offer=replace(offer, zone=zone)), token_in(spec, zone))
+
+        machine = where_there_is_room(spec, zones, make)
+        as_asked(spec, machine, self.terminate)
+        return machine
+
+    def _in_order(self, spec: MachineSpec, zones: list[str]) -> list[str]:
+        """Of an offer without a zone. EC2 knows our token in one zone only, and its lists lag: what an answer
+        that was lost may have made is looked for where it was asked for, before any other zone."""
+        if spec.in_gang:
+            zones = together(spec, zones, self._seen.live())
+        last = self._seen.turned(spec.token)
+        return zones if last not in zones else [last, *(zone for zone in zones if zone != last)]
+
+    def _make(self, spec: MachineSpec, client_token: str) -> Machine:
+        """In the offer's zone."""
+        region = spec.offer.region
+        asked = self._request(spec)
+        asked["ClientToken"] = client_token
         try:
             answer = self._run(region, asked, role=spec.identity)
         except ArylError as error:
@@ -140,7 +167,6 @@ class AwsProvider:
             self._seen.told(answer.get("OwnerId"))
             machine = self._read(answer["Instances"][0], region)
             self._seen.saw([machine])
-        as_asked(spec, machine, self.terminate)
         return machine
 
     def _run(self, region: str, asked: dict[str, Any], *, role: str | None) -> Any:
@@ -182,6 +208,7 @@ class AwsProvider:
         with ThreadPoolExecutor(min(8, len(regions)), thread_name_prefix="aws-list") as pool:
             found = pool.map(lambda region: self._instances(region, [wanted]), regions)
             listed = [machine for part in found for machine in part]
+        listed += self._by_id(self._seen.missing(listed, journal_id, regions))
         self._seen.all_of(listed, journal_id, regions)
         there = {m.instance_id: m for m in self._seen.elsewhere.machines(journal_id)}
         return tuple((there | {m.instance_id: m for m in listed}).values())
@@ -208,14 +235,24 @@ class AwsProvider:
         found = self._instances(region, [{"Name": f"tag:{marks.TOKEN}", "Values": [token]}])
         return min(found, key=lambda m: (m.launched_s, m.instance_id)) if found else None
 
-    def _instances(self, region: str, filters: list[dict[str, Any]]) -> list[Machine]:
+    def _by_id(self, known: Sequence[Machine]) -> list[Machine]:
+        """As far as EC2 knows them: a list by tags has none of whom somebody has taken the tags off."""
+        found = []
+        for region in sorted({one.region for one in known}):
+            there = {one.instance_id: one for one in known if one.region == region}
+            found += self._instances(region, [{"Name": "instance-id", "Values": sorted(there)}], there)
+        return found
+
+    def _instances(
+        self, region: str, filters: list[dict[str, Any]], known: Mapping[str, Machine] | None = None
+    ) -> list[Machine]:
         pages = self._calls.pages("ec2", region, "describe_instances", "Reservations", Filters=filters)
         names = self._places.zone_ids(region) if pages else {}
         found = []
         for page in pages:
             self._seen.told(page.get("OwnerId"))
         for one in (one for page in pages for one in page["Instances"]):
-            machine = tags.machine(one, region, names)
+            machine = tags.machine(one, region, names, (known or {}).get(one["InstanceId"]))
             if machine is not None:
                 found.append(self._ended(self._priced(machine), one.get("SpotInstanceRequestId")))
         return found
@@ -265,32 +302,3 @@ class AwsProvider:
             log.warning("price of %s: %s", machine.instance_id, error.message)
             return machine
         return machine if listed is None else replace(machine, usd_per_hour=listed[0])
-
-
-def request(spec: MachineSpec, settings: Mapping[str, str]) -> dict[str, Any]:
-    """The part of RunInstances that needs no question."""
-    asked: dict[str, Any] = {
-        "InstanceType": spec.offer.instance_type,
-        "MinCount": 1,
-        "MaxCount": 1,
-        "ClientToken": spec.token[:64],
-        "UserData": spec.user_data,
-        "InstanceInitiatedShutdownBehavior": "terminate",
-        "MetadataOptions": {
-            "HttpTokens": "required",
-            "HttpEndpoint": "enabled",
-            "HttpPutResponseHopLimit": 2,  # a container on the machine is one hop more
-        },
-        "TagSpecifications": [
-            {"ResourceType": kind, "Tags": tags.as_list(tags.of_machine(spec), settings)}
-            for kind in ("instance", "volume", "network-interface")
-        ],
-    }
-    if profile := settings.get("instance_profile") or spec.identity:
-        asked["IamInstanceProfile"] = {"Arn" if profile.startswith("arn:") else "Name": profile}
-    if spec.offer.market is Market.SPOT:
-        spot = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
-        if spec.max_usd_per_hour is not None:
-            spot["MaxPrice"] = f"{spec.max_usd_per_hour:.5f}"
-        asked["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": spot}
-    return asked

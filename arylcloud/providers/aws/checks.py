@@ -12,10 +12,11 @@ from typing import Any, Final
 from arylcloud.core.errors import ArylError
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import Finding, MachineSpec, Verdict
-from arylcloud.providers.aws.adapter import KNOWN, request
+from arylcloud.providers.aws.adapter import KNOWN
 from arylcloud.providers.aws.client import Calls
 from arylcloud.providers.aws.place import HOME, Places
 from arylcloud.providers.aws.quota import Quotas, where_to_ask
+from arylcloud.providers.aws.request import request
 from arylcloud.providers.aws.score import Scores
 from arylcloud.providers.findings import Findings, quota_of
 from arylcloud.providers.settings import known_only

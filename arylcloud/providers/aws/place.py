@@ -16,6 +16,7 @@ from arylcloud.core.offer import Offer
 from arylcloud.providers.aws.client import Calls
 from arylcloud.providers.aws.tags import as_list
 from arylcloud.providers.marks import JOB, JOURNAL
+from arylcloud.providers.zones import beginning_with
 
 HOME: Final = "us-east-1"
 _IMAGE: Final = "/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
@@ -23,7 +24,7 @@ _IMAGE: Final = "/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu
 _ARM: Final = ("g5g.", "p6e-gb")
 """GPU types whose cores are ARM's."""
 OFFERED_S: Final = 600.0
-"""For so long it is taken as said where a type is offered."""
+"""For so long it is taken as said where a type is offered, and where there are subnets."""
 SEEN_TRIES: Final = 40
 SEEN_EVERY_S: Final = 0.25
 
@@ -38,10 +39,10 @@ class Places:
         self._regions: list[str] | None = None
         self._zones: dict[str, dict[str, str]] = {}
         self._images: dict[tuple[str, str], str] = {}
-        self._subnets: dict[tuple[str, str], tuple[str, str]] = {}
+        self._subnets: dict[str, tuple[dict[str, tuple[str, str]], float]] = {}
         self._groups: dict[tuple[str, str, str | None], str] = {}
         self._disks: dict[tuple[str, str], tuple[str, int]] = {}
-        self._sold: dict[tuple[str, str | None, str], tuple[bool, float]] = {}
+        self._sold: dict[tuple[str, str], tuple[frozenset[str], float]] = {}
 
     def zone_names(self, region: str) -> dict[str, str]:
         """Zone id → this account's name for it."""
@@ -57,7 +58,26 @@ class Places:
 
     def sold(self, offer: Offer) -> bool:
         """Whether the type is offered in that zone (or anywhere in the region)."""
-        key = (offer.region, offer.zone, offer.instance_type)
+        zones = self._offering(offer)
+        return bool(zones) if offer.zone is None else offer.zone in zones
+
+    def zones(self, offer: Offer, token: str) -> list[str]:
+        """Zone ids in which the offer can be made: its zone, or each of its region's that offers the type
+        and in which we have a subnet, beginning with one that the token decides. Empty = it is not offered.
+        CapacityError where there is no subnet."""
+        if not self.sold(offer):
+            return []
+        if offer.zone is not None:
+            self.subnet(offer)
+            return [offer.zone]
+        found = self._offering(offer) & self._of_region(offer.region).keys()
+        if not found:
+            raise _no_subnet(f"the zones of {offer.region} that offer {offer.instance_type}")
+        return beginning_with(found, token)
+
+    def _offering(self, offer: Offer) -> frozenset[str]:
+        """Zone ids."""
+        key = (offer.region, offer.instance_type)
         with self._lock:
             known = self._sold.get(key)
         if known is None or time.monotonic() - known[1] > OFFERED_S:
@@ -66,21 +86,18 @@ class Places:
                 self._sold[key] = known
         return known[0]
 
-    def _ask_sold(self, offer: Offer) -> bool:
+    def _ask_sold(self, offer: Offer) -> frozenset[str]:
         if offer.region not in self.regions():  # no such region, or not enabled in this account
-            return False
-        kind, places = ("availability-zone-id", [offer.zone]) if offer.zone else ("region", [offer.region])
-        page = self._calls.read(
+            return frozenset()
+        found = self._calls.pages(
             "ec2",
             offer.region,
             "describe_instance_type_offerings",
-            LocationType=kind,
-            Filters=[
-                {"Name": "location", "Values": places},
-                {"Name": "instance-type", "Values": [offer.instance_type]},
-            ],
+            "InstanceTypeOfferings",
+            LocationType="availability-zone-id",
+            Filters=[{"Name": "instance-type", "Values": [offer.instance_type]}],
         )
-        return bool(page["InstanceTypeOfferings"])
+        return frozenset(str(one["Location"]) for one in found)
 
     def regions(self) -> list[str]:
         """Enabled in this account; narrowed by ``[aws] regions``."""
@@ -132,13 +149,23 @@ class Places:
 
     def subnet(self, offer: Offer) -> tuple[str, str]:
         """(subnet, vpc) in the offer's zone; a zone without one is without capacity for us."""
-        with self._lock:
-            key = (offer.region, offer.zone or "")
-            if key not in self._subnets:
-                self._subnets[key] = self._find_subnet(offer)
-            return self._subnets[key]
+        zone = offer.zone or self.zones(offer, "")[0]
+        found = self._of_region(offer.region).get(zone)
+        if found is None:  # of this place only: another region may well have one
+            raise _no_subnet(zone)
+        return found
 
-    def _find_subnet(self, offer: Offer) -> tuple[str, str]:
+    def _of_region(self, region: str) -> dict[str, tuple[str, str]]:
+        """Zone id → (subnet, vpc): of several the one with most free addresses when it was asked for first. A
+        gang stays in it."""
+        with self._lock:
+            known = self._subnets.get(region, ({}, float("-inf")))
+            if time.monotonic() - known[1] > OFFERED_S:
+                known = ({**self._ask_subnets(region), **known[0]}, time.monotonic())
+                self._subnets[region] = known
+            return known[0]
+
+    def _ask_subnets(self, region: str) -> dict[str, tuple[str, str]]:
         filters = []
         if named := self._settings.get("subnet"):
             filters.append({"Name": "subnet-id", "Values": [n.strip() for n in named.split(",")]})
@@ -146,16 +173,9 @@ class Places:
             filters.append({"Name": "vpc-id", "Values": [vpc]})
         else:
             filters.append({"Name": "default-for-az", "Values": ["true"]})
-        found = self._calls.pages("ec2", offer.region, "describe_subnets", "Subnets", Filters=filters)
-        here = [s for s in found if offer.zone is None or s.get("AvailabilityZoneId") == offer.zone]
-        if not here:  # of this place only: another region may well have one
-            raise CapacityError(
-                f"aws: no subnet to launch in, in {offer.zone or offer.region}",
-                code="NoSubnet",
-                hint="aws ec2 create-default-subnet, or name one: [aws] subnet (several: with commas)",
-            )
-        best = max(here, key=lambda s: (s.get("AvailableIpAddressCount", 0), s["SubnetId"]))
-        return str(best["SubnetId"]), str(best["VpcId"])
+        found = self._calls.pages("ec2", region, "describe_subnets", "Subnets", Filters=filters)
+        found.sort(key=lambda s: (s.get("AvailableIpAddressCount", 0), s["SubnetId"]))
+        return {str(s["AvailabilityZoneId"]): (str(s["SubnetId"]), str(s["VpcId"])) for s in found}
 
     def group(self, region: str, vpc: str, journal_id: str, *, job_id: str | None = None) -> str:
         """A security group without any way in: made once per journal and network, found again. With
@@ -240,6 +260,14 @@ class Places:
                 return found
             time.sleep(SEEN_EVERY_S)
         return None
+
+
+def _no_subnet(where: str) -> CapacityError:
+    return CapacityError(
+        f"aws: no subnet to launch in, in {where}",
+        code="NoSubnet",
+        hint="aws ec2 create-default-subnet, or name one: [aws] subnet (several: with commas)",
+    )
 
 
 def _job_of(group: Mapping[str, Any]) -> str | None:

@@ -63,13 +63,33 @@ class Seen:
     def all_of(self, machines: Collection[Machine], journal_id: str | None, regions: Collection[str]) -> None:
         """All that these regions list of the journal's: what they list no more has ended long ago."""
         self.saw(machines)
-        if self._folder is None or (self._own is None and not any(self._folder.glob("*.jsonl"))):
-            return
-        own, there = self._sightings(), {m.instance_id for m in machines}
-        for known in own.live():
-            of_it = journal_id in (None, known.journal_id) and known.region in regions
-            if of_it and known.instance_id not in there and time.time() - known.launched_s > FORGOTTEN_S:
-                own.end(known.instance_id, time.time(), EndCause.UNKNOWN)
+        for known in self.missing(machines, journal_id, regions):
+            if time.time() - known.launched_s > FORGOTTEN_S:
+                self._sightings().end(known.instance_id, time.time(), EndCause.UNKNOWN)
+
+    def missing(
+        self, machines: Collection[Machine], journal_id: str | None, regions: Collection[str]
+    ) -> list[Machine]:
+        """Of these regions and the journal, whose end is not known and which are not among ``machines``."""
+        if not self._has_seen():
+            return []
+        there = {m.instance_id for m in machines}
+        return [m for m in self._sightings().unlisted(there, journal_id) if m.region in regions]
+
+    def live(self) -> list[Machine]:
+        """This account's, as far as they have been seen."""
+        return self._sightings().live() if self._has_seen() else []
+
+    def turned_to(self, token: str, zone: str) -> None:
+        """That machine is asked for in that zone now."""
+        self._sightings().turned_to(token, zone)
+
+    def turned(self, token: str) -> str | None:
+        """The zone in which it was asked for last, where that was not the first."""
+        return self._sightings().turned(token) if self._has_seen() else None
+
+    def _has_seen(self) -> bool:
+        return self._own is not None or (self._folder is not None and any(self._folder.glob("*.jsonl")))
 
     def _sightings(self) -> Sightings:
         account = self.account()

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from arylcloud.core.errors import CapacityError, QuotaError
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, Machine, MachineSpec, MachineState
+from arylcloud.providers.aws.errors import kind_of
 from arylcloud.providers.bounds import pairs
 from arylcloud.providers.marks import JOB, JOURNAL, LEASE, TOKEN, UNTIL, moment
 
+log = logging.getLogger("arylcloud.aws")
 ZONE: Final = "arylcloud-zone"
 _STATES: Final = {
     "pending": MachineState.PENDING,
@@ -24,7 +29,6 @@ _STATES: Final = {
 _CAUSES: Final = {
     "Server.SpotInstanceTermination": EndCause.INTERRUPTED,
     "Server.SpotInstanceShutdown": EndCause.INTERRUPTED,
-    "Server.InsufficientInstanceCapacity": EndCause.INTERRUPTED,
     "Client.UserInitiatedShutdown": EndCause.TERMINATED,
     "Client.InstanceInitiatedShutdown": EndCause.SELF,
 }
@@ -53,12 +57,19 @@ def companys(settings: Mapping[str, str]) -> dict[str, str]:
     return pairs(settings.get("tags", ""), "[aws] tags")
 
 
-def machine(listed: Mapping[str, Any], region: str, zone_ids: Mapping[str, str]) -> Machine | None:
-    """None for an instance without our tags."""
+def machine(
+    listed: Mapping[str, Any], region: str, zone_ids: Mapping[str, str], known: Machine | None = None
+) -> Machine | None:
+    """Of an instance without our tags what was ``known`` of it, as it is now, or None."""
     tags = {tag["Key"]: tag["Value"] for tag in listed.get("Tags", [])}
-    if JOURNAL not in tags or TOKEN not in tags:
-        return None
     state = _STATES.get(listed["State"]["Name"], MachineState.STOPPING)
+    cause = _cause(listed) if state is MachineState.GONE else None
+    if JOURNAL not in tags or TOKEN not in tags:
+        if known is None:
+            return None
+        log.warning("somebody has removed our tags from %s", known.instance_id)
+        ended_s = _ended_s(listed) if state is MachineState.GONE else None
+        return replace(known, state=state, ended_s=ended_s, end_cause=cause)
     asked_zone = tags.get(ZONE, "")
     name = str(listed.get("Placement", {}).get("AvailabilityZone", ""))
     until = tags.get(UNTIL)
@@ -77,14 +88,29 @@ def machine(listed: Mapping[str, Any], region: str, zone_ids: Mapping[str, str])
         usd_per_hour=None,
         launched_s=_seconds(listed["LaunchTime"]),
         ended_s=_ended_s(listed) if state is MachineState.GONE else None,
-        end_cause=_cause(listed) if state is MachineState.GONE else None,
+        end_cause=cause,
+        end_text=_said(listed) if cause in (EndCause.UNKNOWN, EndCause.NO_ROOM) else None,
         address=listed.get("PrivateIpAddress"),
         until_s=moment(until),
     )
 
 
 def _cause(listed: Mapping[str, Any]) -> EndCause:
-    return _CAUSES.get(str(listed.get("StateReason", {}).get("Code", "")), EndCause.UNKNOWN)
+    code = str(listed.get("StateReason", {}).get("Code", ""))
+    if kind_of(code.partition(".")[2]) in (CapacityError, QuotaError):  # of a launch that came to nothing
+        return EndCause.NO_ROOM
+    return _CAUSES.get(code, EndCause.UNKNOWN)
+
+
+def _said(listed: Mapping[str, Any]) -> str | None:
+    """
+    >>> _said({"StateReason": {"Code": "Client.InternalError", "Message": "Client error on launch"}})
+    'Client.InternalError: Client error on launch'
+    """
+    reason = listed.get("StateReason", {})
+    code, message = str(reason.get("Code", "")), " ".join(str(reason.get("Message", "")).split())
+    text = message if message.startswith(code) else f"{code}: {message}".strip(": ")
+    return text[:200] or None
 
 
 def _ended_s(listed: Mapping[str, Any]) -> float | None:

@@ -62,11 +62,10 @@ class Roster:
                 ours = [vm for vm in listed if _is_of(vm, journal_id)]
                 seen = pool.map(lambda vm: self._seen(vm, ours=journal_id is not None), ours)
                 found = {m.instance_id: m for m in seen if m is not None}
-        for missing in self._sightings.live():
-            if missing.instance_id not in found and journal_id in (None, missing.journal_id):
-                machine = self.missing(missing)
-                if machine is not None:
-                    found[machine.instance_id] = machine
+        for missing in self._sightings.unlisted(found, journal_id):
+            machine = self.missing(missing)
+            if machine is not None:
+                found[machine.instance_id] = machine
         for ended in self._sightings.ended():
             if journal_id in (None, ended.journal_id):
                 found.setdefault(ended.instance_id, ended)

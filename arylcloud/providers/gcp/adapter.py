@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from arylcloud.core.clock import MarketClock
-from arylcloud.core.errors import ArylError, CapacityError, OtherCloudError, QuotaError
+from arylcloud.core.errors import ArylError, OtherCloudError, QuotaError
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import (
     Billing,
@@ -28,7 +28,7 @@ from arylcloud.providers.bounds import as_asked, iso, not_offered, ordered, user
 from arylcloud.providers.gcp import naming
 from arylcloud.providers.gcp.client import Calls
 from arylcloud.providers.gcp.errors import of_operation
-from arylcloud.providers.gcp.gang import Gangs, together
+from arylcloud.providers.gcp.gang import Gangs
 from arylcloud.providers.gcp.instance import document, notice_s
 from arylcloud.providers.gcp.listprice import ListPrices, Wanted
 from arylcloud.providers.gcp.network import Networks
@@ -38,6 +38,7 @@ from arylcloud.providers.gcp.quota import Quotas, in_use
 from arylcloud.providers.gcp.roster import MISSING, Roster
 from arylcloud.providers.settings import known_only
 from arylcloud.providers.sightings import Sightings
+from arylcloud.providers.zones import together, turn_of, where_there_is_room
 
 log = logging.getLogger("arylcloud.gcp")
 KNOWN: Final = frozenset(
@@ -169,7 +170,7 @@ class GcpProvider:
             return known
         if known is None:
             self._elsewhere.refuse_token(spec.token)
-        zones = self._places.zones(offer, spec.job_id if spec.in_gang else spec.token)
+        zones = self._places.zones(offer, turn_of(spec))
         if not zones:
             raise not_offered(offer)
         for zone in zones:
@@ -185,27 +186,19 @@ class GcpProvider:
         self._quotas.check(offer, kinds[zones[0]], spec.nodes)
         image = self._places.image(offer.instance_type, spec.image)
         at = self._networks.attachment(offer.region, spec.journal_id)
-        refused: list[CapacityError] = []
-        for zone in zones:
+
+        def make(zone: str) -> Machine:
             policy = self._gangs.policy(spec, zone)
             asked = document(spec, zone, self._settings, kind=kinds[zone], image=image, at=at, policy=policy)
             try:
-                machine = self._insert(spec, zone, asked)
-            except CapacityError as error:
-                refused.append(error)
-                continue
+                return self._insert(spec, zone, asked)
             except QuotaError as error:
                 error.in_use = in_use(error, offer, kinds[zone])
                 raise
-            as_asked(spec, machine, self.terminate)
-            return self._allowed(spec, machine)
-        if len(refused) == 1:
-            raise refused[0]
-        raise CapacityError(
-            f"gcp: no {offer.key} in {', '.join(zones)}: {refused[-1].message}",
-            code=refused[-1].code,
-            scope="region",
-        )
+
+        machine = where_there_is_room(spec, zones, make)
+        as_asked(spec, machine, self.terminate)
+        return self._allowed(spec, machine)
 
     def _insert(self, spec: MachineSpec, zone: str, asked: dict[str, Any]) -> Machine:
         """Sent once. What follows is looked at until it is clear whether there is a machine."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable, Sequence
 from typing import Final
 
 from arylcloud.core.errors import ArylError
-from arylcloud.core.ports import Machine, MachineSpec
+from arylcloud.core.ports import MachineSpec
 from arylcloud.providers.gcp.client import Calls
 from arylcloud.providers.gcp.naming import THERE, region_of
 
@@ -73,18 +72,6 @@ def placed_near(instance_type: str) -> bool:
     (True, False)
     """
     return instance_type.startswith(COMPACT)
-
-
-def together(spec: MachineSpec, zones: Sequence[str], live: Iterable[Machine]) -> list[str]:
-    """Of ``zones`` that in which the gang's other machines are; all of them while there are none."""
-    kind, region = spec.offer.instance_type, spec.offer.region
-    taken = {
-        one.zone
-        for one in live
-        if (one.job_id, one.journal_id) == (spec.job_id, spec.journal_id)
-        and (one.instance_type, one.region) == (kind, region)
-    }
-    return [zone for zone in zones if zone in taken] or list(zones)
 
 
 def policy_name(spec: MachineSpec, zone: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +16,7 @@ from arylcloud.core.offer import Offer
 from arylcloud.providers.bounds import Paging
 from arylcloud.providers.gcp.client import Calls, last
 from arylcloud.providers.gcp.naming import region_of
+from arylcloud.providers.zones import beginning_with
 
 OFFERED_S: Final = 600.0
 """For so long it is taken as said where a type is offered."""
@@ -79,11 +79,10 @@ class Places:
     def zones(self, offer: Offer, token: str) -> list[str]:
         """Where the offer can be made: its zone, or each of its region's that offer the type, beginning with
         one that the token decides. Empty = nowhere there."""
-        found = sorted(zone for zone in self.kinds(offer.instance_type) if region_of(zone) == offer.region)
+        found = [zone for zone in self.kinds(offer.instance_type) if region_of(zone) == offer.region]
         if offer.zone is not None:
             return [offer.zone] if offer.zone in found else []
-        first = zlib.crc32(token.encode()) % (len(found) or 1)
-        return found[first:] + found[:first]
+        return beginning_with(found, token)
 
     def kinds(self, instance_type: str) -> dict[str, Kind]:
         """By zone."""

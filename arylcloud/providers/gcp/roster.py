@@ -52,9 +52,8 @@ class Roster:
             other = found.get(machine.instance_id)  # in a zone that had no room for it
             if other is None or other.launched_s < machine.launched_s:
                 found[machine.instance_id] = self._listed(machine)
-        for known in self._sightings.live():
-            if known.instance_id not in found and journal_id in (None, known.journal_id):
-                found[known.instance_id] = self.unlisted(known)
+        for known in self._sightings.unlisted(found, journal_id):
+            found[known.instance_id] = self.unlisted(known)
         for known in self._sightings.ended():
             if journal_id in (None, known.journal_id):
                 listed = found.setdefault(known.instance_id, known)
