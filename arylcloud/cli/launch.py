@@ -169,9 +169,30 @@ def _plan(
                 hint=f"plan again: `arylcloud plan JOB {' '.join(typed)} … -o {path}`",
             )
         plan = load_plan(path)
-        return plan, read_secrets(plan.job)
+        return _with_store(plan, places, store_place), read_secrets(plan.job)
     spec, secrets = load_job(path, flags)
     return make_plan(spec, places, limit=50, store_place=store_place), secrets
+
+
+def _with_store(plan: Plan, places: Folders, store_place: str | None) -> Plan:
+    """A plan that was made before: where its choice is another one now that the store is known, the launcher
+    would go there, and that has to be agreed to."""
+    from arylcloud.cli.compose import make_plan
+    from arylcloud.cli.output import hanging, note
+    from arylcloud.core.errors import InfeasibleError
+
+    if store_place is None:
+        return plan
+    try:
+        found = make_plan(plan.job, places, limit=50, store_place=store_place)
+    except InfeasibleError:
+        return plan
+    was, now = plan.chosen, found.chosen
+    if (was.offer.key, was.nodes) == (now.offer.key, now.nodes):
+        return plan
+    text = f"with checkpoints in {store_place}, {now.offer.key} comes before the plan's {was.offer.key}"
+    note(hanging(text, 2))
+    return found
 
 
 def _settled(

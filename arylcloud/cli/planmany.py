@@ -34,7 +34,7 @@ def plan_jobs(
 ) -> None:
     """Reads, plans, prints, writes. ``--budget`` is that of all jobs together; every other flag is each
     job's, as if its file said so."""
-    from arylcloud.cli.compose import assumptions, own_history, profiles
+    from arylcloud.cli.compose import assumptions, own_history, profiles, store_of_plan
     from arylcloud.cli.manyview import document, show
     from arylcloud.cli.output import emit_json, note
     from arylcloud.cli.settings import folders
@@ -63,7 +63,7 @@ def plan_jobs(
         policy_name=policy,
         budget_usd=None if flags.budget is None else parse_usd(flags.budget, what="--budget"),
         partition=partition,
-        assumptions=assumptions(specs[0], home),
+        assumptions=assumptions(specs[0], home, store_of_plan()),
         history=() if all_own else own_history(home),
         seed=seed,
     )

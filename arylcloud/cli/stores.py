@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from arylcloud.core.stores import Address, address_of, cloud_of
+from arylcloud.core.stores import Address, address_of, cloud_of, usual_place
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -67,7 +67,7 @@ def place_of(uri: str | None, folders: Folders) -> str | None:
         return storage_of(cloud, folders).place(address_of(uri))
     except ArylError as error:
         log.info("where %s lies is not known: %s", uri, error.message)
-        return None
+        return usual_place(uri)
 
 
 class Root:

@@ -12,11 +12,12 @@ from support.harness import offer
 from support.twohomes import JOB as JOB_ID
 from support.twohomes import Shared
 
-from arylcloud.cli import compose, stores
+from arylcloud.cli import compose, launch, stores
 from arylcloud.cli.assemble import Parts, build_launcher
+from arylcloud.cli.jobfile import load_job
 from arylcloud.cli.main import run
 from arylcloud.cli.settings import Folders, folders
-from arylcloud.core.errors import AccessError
+from arylcloud.core.errors import AccessError, ThrottledError
 from arylcloud.core.stores import Address
 from arylcloud.launcher.desire import Desires
 
@@ -36,6 +37,8 @@ class Buckets:
     def place(self, address: Address) -> str | None:
         if address.bucket == "secret":
             raise AccessError("not yours to look at")
+        if address.bucket.startswith("arylcloud-"):
+            raise ThrottledError("later")
         return self.places.get(address.bucket)
 
 
@@ -54,6 +57,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
         ("s3://mine/jobs", "aws/eu-west-1"),
         ("s3://other", None),
         ("s3://secret", None),
+        ("s3://arylcloud-123456789012-eu-west-1/x", "aws/eu-west-1"),  # nobody says so, but its name
         ("file:///tmp/x", None),
     ],
 )
@@ -96,6 +100,27 @@ def test_plan_prices_the_way_to_a_store_that_is_named(
     egress, said = planned(capsys, path)
     assert egress == {"gcp": 0.0}
     assert "where s3://mine lies is not known here" in " ".join(said.split())
+
+
+def test_a_plan_made_before_is_shown_anew_where_its_store_changes_the_choice(
+    home: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The launcher goes by the store: what it would begin with is what has to be agreed to."""
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB.replace("cloud: gcp, ", ""), encoding="utf-8")
+    plan = compose.make_plan(load_job(path)[0], home, limit=50)
+    cheap = plan.chosen.offer
+    assert launch._with_store(plan, home, None) is plan
+    assert launch._with_store(plan, home, f"{cheap.cloud}/{cheap.region}") is plan, (
+        "beside it nothing changes"
+    )
+    assert capsys.readouterr().err == ""
+    far = "azure/eastus" if cheap.cloud != "azure" else "aws/us-east-1"
+    found = launch._with_store(plan, home, far)
+    assert found.chosen.offer.key != cheap.key
+    assert f"with checkpoints in {far}, {found.chosen.offer.key} comes before" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_a_launcher_plans_with_the_place_that_the_journal_has(
