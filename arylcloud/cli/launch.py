@@ -54,6 +54,7 @@ def launch(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout at the end.")] = False,
 ) -> int:
     """Run a job to completion: at the best offer, through interruptions, and cleaned up after."""
+    from arylcloud.cli import already
     from arylcloud.cli.assemble import clouds_of, open_journal, open_root, prefix_uri
     from arylcloud.cli.compose import say_unpriced
     from arylcloud.cli.interrupts import Interrupts
@@ -80,6 +81,8 @@ def launch(
         if not dryrun:
             _confirm(chosen.chosen, yes)
 
+    if not dryrun:
+        already.ask(journal, plan.job, yes=yes)
     present(plan)
     plan, quoted = _settled(plan, places, present, allow_stale=allow_stale, store_place=asked)
     spec = as_confirmed(plan, clouds)
@@ -276,9 +279,8 @@ def finish(
         if as_json:
             emit_json({"job_id": job_id, "prefix_uri": prefix.uri, "detached": True})
         else:
-            note(
-                f"{job_id} runs in the background: `arylcloud status`, `arylcloud logs -f`, `arylcloud stop`"
-            )
+            asked = f"`arylcloud status {job_id}`, `arylcloud logs -f {job_id}`, `arylcloud stop {job_id}`"
+            note(f"{job_id} runs in the background: {asked}")
             sys.stdout.write(f"{job_id}\n")
         return 0
     state = follow(journal, prefix, job_id, places, quiet=as_json, interrupts=interrupts, since_seq=since_seq)
