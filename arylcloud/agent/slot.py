@@ -149,6 +149,7 @@ class Slot:
             step=self.progress.step,
             at_s=self.ended_s if self.ended_s is not None else self._clock.now_s(),
             tail=self._stream.tail() if self._stream is not None else "",
+            told=found.step is not None,
         )
 
     def _read_progress(self, run: Run, now_s: float) -> None:

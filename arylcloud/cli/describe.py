@@ -29,6 +29,20 @@ def _spelled(key: re.Match[str]) -> str:
     return offer_text(key[0])
 
 
+def _stopped(event: ev.TrainingStopped) -> str:
+    from arylcloud.launcher.worktime import unsaved
+
+    lost, saved_s = max(0, event.last_step - event.committed_step), event.committed_saved_at_s
+    how = _HOW[event.how]
+    if event.how == "drained" and (lost or unsaved(event)):
+        how = "handed over without saving"
+        if saved_s is not None:
+            how += f" again: its last checkpoint was {max(0.0, event.at_s - saved_s):.0f} s old"
+    tail = f", {lost:,} step{'' if lost == 1 else 's'} to repeat"
+    shown = event.how == "lost" or (event.how == "drained" and lost > 0)
+    return f"training stopped at step {event.last_step:,} ({how}){tail if shown else ''}"
+
+
 def clock_text(at_s: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at_s))
 
@@ -103,9 +117,7 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
         case ev.TrainingStarted():
             return f"training at step {event.step:,}"
         case ev.TrainingStopped():
-            lost = max(0, event.last_step - event.committed_step)
-            tail = f", {lost:,} step{'' if lost == 1 else 's'} to repeat" if event.how == "lost" else ""
-            return f"training stopped at step {event.last_step:,} ({_HOW[event.how]}){tail}"
+            return _stopped(event)
         case ev.CommandEnded():
             where = "setup" if event.in_setup else "command"
             return f"the {where} exited {event.exit_code}"

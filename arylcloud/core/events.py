@@ -227,6 +227,8 @@ class TrainingStopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandEnded:
+    told: bool = True
+    """``EndDoc.told``."""
     """The user's command ended by itself (not by our signal)."""
 
     epoch: int

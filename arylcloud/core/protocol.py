@@ -300,6 +300,8 @@ class EndDoc:
     in_setup: bool = False
     tail: str = ""
     """Last lines of its output (≤ 2 kB), so that a failure is never without its reason."""
+    told: bool = True
+    """Its steps are by its own word; False: by its checkpoints alone, and nobody knows of any after them."""
     schema_version: int = SCHEMA_VERSION
 
 

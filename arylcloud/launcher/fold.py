@@ -228,6 +228,7 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                         how=event.how,
                     )
                     if (t.epoch, t.lease_id) == (event.epoch, event.lease_id) and t.stopped_at_s is None
+                        told=event.told,
                     else t
                     for t in state.trainings
                 ),

@@ -86,6 +86,8 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+    told: bool = True
+    """Its steps are by its own word; else by its checkpoints alone."""
 class Epoch:
     number: int
     attempt: int

@@ -10,11 +10,14 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
+from arylcloud.core.events import TrainingStopped
 from arylcloud.launcher.state import JobState, Lease, Training
 
 SpanKind = Literal["boot", "useful", "lost_work", "idle"]
+TAIL_S: Final = 2.0
+"""Wall seconds from a last save to the end of its command that are nobody's loss."""
 _MANIFEST_EPOCH = re.compile(r"e(\d{6})-\d{6}\.json$")
 
 
@@ -129,10 +132,21 @@ def _kept_at_end(state: JobState, training: Training) -> float:
 
 def _complete(trainings: Iterable[Training], step: int) -> bool:
     """The checkpoint at ``step`` holds every step taken. Of a machine that vanished nobody knows
-    what it did after its last report, so that its tail counts as lost."""
+    what it did after its last report, so that its tail counts as lost; nor of a command that we ended and
+    that never told of steps, after its last checkpoint."""
     return all(
-        t.how in ("drained", "exited") and t.last_step is not None and t.last_step <= step for t in trainings
+        t.how in ("drained", "exited") and t.last_step is not None and t.last_step <= step and not unsaved(t)
+        for t in trainings
     )
+
+
+def unsaved(t: Training | TrainingStopped) -> bool:
+    """Whether a command which we ended went on after its last checkpoint, where checkpoints are all there is
+    to go by: it tells of no steps, and did not save when it was asked to end."""
+    stopped_s = t.at_s if isinstance(t, TrainingStopped) else t.stopped_at_s
+    if t.told or t.how != "drained" or stopped_s is None:
+        return False
+    return t.committed_saved_at_s is None or stopped_s - t.committed_saved_at_s > TAIL_S
 
 
 def _committed_at(trainings: Iterable[Training]) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from support.diary import Diary, offer
 
@@ -47,6 +49,27 @@ def test_no_key_of_an_offer_stands_in_a_sentence() -> None:
         " p3.2xlarge on-demand in aws/us-east-1/use1-az2"
     )
     assert offer_text("no key") == "no key"
+
+
+def test_what_was_saved_when_it_was_asked_to_end_is_told_as_it_was() -> None:
+    def stopped(saved_s: float | None, last: int = 100, **more: Any) -> str:
+        event = ev.TrainingStopped(
+            epoch=1, lease_id="a", at_s=500.0, last_step=last, committed_step=100,
+            committed_saved_at_s=saved_s, **{"how": "drained", **more},
+        )  # fmt: skip
+        return said(event).removeprefix("training stopped at step ")
+
+    assert stopped(499.0) == "100 (saved and handed over)"
+    assert stopped(499.0, told=False) == "100 (saved and handed over)"
+    assert stopped(493.0) == "100 (saved and handed over)", "it tells of its steps: none since"
+    assert (
+        stopped(493.0, told=False)
+        == "100 (handed over without saving again: its last checkpoint was 7 s old)"
+    )
+    assert stopped(None, told=False) == "100 (handed over without saving)"
+    assert stopped(493.0, 130) == f"130 ({old}), 30 steps to repeat"
+    assert stopped(None, 130, how="lost") == "130 (the machine is gone), 30 steps to repeat"
+    assert stopped(None, how="exited") == "100 (the command ended)"
 
 
 def test_of_one_machine_no_rank_is_named() -> None:

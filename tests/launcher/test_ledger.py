@@ -142,6 +142,29 @@ def test_a_damaged_checkpoint_makes_the_work_after_the_one_before_lost() -> None
     assert (report.seconds.useful, report.seconds.idle) == (180.0, 20.0)
 
 
+@pytest.mark.parametrize(
+    ("told", "saved_s", "lost_s"),
+    [
+        (True, 90.0, 0.0),  # it tells of its steps: none since
+        (False, 90.0, 10.0),  # nobody knows what it did since
+        (False, 98.5, 0.0),  # it saved when it was asked to end
+        (False, None, 100.0),
+    ],
+)
+def test_what_a_command_without_steps_did_after_its_last_checkpoint_is_lost(
+    told: bool, saved_s: float | None, lost_s: float
+) -> None:
+    d = Diary().lease("a", 0.0).epoch(0.0, "a").train(1, "a", 0.0)
+    if saved_s is not None:
+        d.save(1, 1, saved_s, 10)
+    step = 10 if saved_s is not None else 0
+    d.halt(1, "a", 100.0, how="drained", last=step, committed=step, saved_s=saved_s, told=told)
+    assert build_report(d.state, now_s=100.0).seconds.lost_work == lost_s
+    d.epoch(100.0, "a", resume=(1, 1) if step else None, step=step).train(2, "a", 100.0, step)
+    report = build_report(d.state, now_s=150.0)
+    assert (report.seconds.useful, report.seconds.lost_work) == (150.0 - lost_s, lost_s)
+
+
 def test_a_restart_from_the_beginning_loses_every_earlier_epoch() -> None:
     d = Diary().lease("a", 0.0).epoch(0.0, "a").train(1, "a", 0.0)
     d.save(1, 1, 90.0, 9).halt(1, "a", 100.0, how="drained", last=10, committed=9, saved_s=90.0)

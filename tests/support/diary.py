@@ -182,6 +182,7 @@ class Diary:
         last: int,
         committed: int,
         saved_s: float | None,
+        told: bool = True,
     ) -> Diary:
         return self.write(
             at_s,
@@ -193,6 +194,7 @@ class Diary:
                 committed_step=committed,
                 committed_saved_at_s=saved_s,
                 how=how,
+                told=told,
             ),
         )
 

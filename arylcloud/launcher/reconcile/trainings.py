@@ -96,5 +96,6 @@ def stop(d: Draft, lease: Lease, training: Training) -> None:
             committed_step=committed_step,
             committed_saved_at_s=own[-1].saved_at_s if own else None,
             how=how,
+            told=end is None or end.told,
         )
     )
