@@ -127,9 +127,13 @@ def clouds_of(spec: JobSpec) -> tuple[str, ...]:
     launchable = tuple(registry.PROVIDERS)
     missing = [cloud for cloud in named if cloud not in launchable]
     if missing or not named:
-        what = f"cannot launch on {', '.join(missing)}" if missing else "no cloud is named to launch on"
+        first, *others = sorted(launchable, key=lambda cloud: cloud in (LOCAL, "pool"))
+        what = f"no cloud is named to launch on; say where: --infra {first} (or {', '.join(others)})"
+        if missing:
+            every = ", ".join(launchable)
+            what = f"cannot launch on {', '.join(missing)}: this version launches on {every} only"
         raise UsageError(
-            f"{what}: this version launches on {', '.join(launchable)} only",
+            what,
             hint="`--infra aws --infra gcp`: on either; `--infra local`: on this machine's own little cloud",
         )
     return named

@@ -23,14 +23,15 @@ class Answers:
 def render(a: Answers) -> str:
     """A job file with every key of ours in it, those without an answer as comments."""
     return f"""\
-# A job for arylcloud. Next: `arylcloud plan FILE`, then `arylcloud launch FILE`.
+# A job for arylcloud. Next: `arylcloud plan FILE`, then `arylcloud launch FILE --infra aws` (or gcp, azure,
+# local, pool: nothing is launched where nothing is named, here below `resources` or there).
 # Plain SkyPilot task files work, too; everything below `aryl:` is ours.
 name: {_text(a.name)}
 workdir: .                      # sent to every machine; relative to this file
 
 resources:
 {_accelerators(a.gpus)}
-  # infra: aws/us-east-1        # CLOUD, CLOUD/REGION, or local = this machine's own little cloud
+  # infra: aws/us-east-1        # CLOUD, CLOUD/REGION, pool = your own machines, local = a cloud on this one
   # disk_size: 100              # GB per machine
 
 # setup: pip install -r requirements.txt

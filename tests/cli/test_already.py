@@ -28,6 +28,7 @@ def test_what_runs_already_is_asked_about(
     shared.submit("a")
     shared.say(
         "a",
+        ev.EpochOpened(number=1, attempt=1, members=(), resume_from=None, resume_step=0, reason="start"),
         ev.CheckpointCommitted(manifest="m", epoch=1, step=500, saved_at_s=1.0, total_bytes=1),
     )
     elsewhere = replace(spec, resources=Resources(clouds=("aws",)))

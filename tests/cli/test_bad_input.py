@@ -160,7 +160,7 @@ def test_commands_that_there_are_not(refuse: Refuse) -> None:
     [
         (["--infra", "mars"], "no offer is known for cloud 'mars'"),
         (["--infra", "lab"], "cannot launch on lab"),
-        ([], "no cloud is named to launch on"),
+        ([], "no cloud is named to launch on; say where: --infra aws (or gcp, azure, local, pool)"),
         (["--infra", "slurm"], "Slurm is not supported"),
     ],
 )
