@@ -96,8 +96,13 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
         case ev.LeaseEnding():
             return f"ending {event.lease_id}: {event.why}"
         case ev.LeaseReleased():
-            ends = {"interrupted": "was taken back by the cloud", "self": "ended itself"}
-            return f"{event.lease_id} {ends.get(event.cause, 'is gone')}"
+            ends = {
+                "interrupted": "was taken back by the cloud",
+                "self": "ended itself",
+                "no_room": "found no room after all",
+            }
+            said = f": {event.text}" if event.text else ""
+            return f"{event.lease_id} {ends.get(event.cause, 'is gone')}{said}"
         case ev.NoticeSeen():
             when = clock_text(event.acts_at_s)
             return f"notice: the cloud takes {event.lease_id} back at {when} ({event.action})"

@@ -147,6 +147,10 @@ class LeaseReleased:
     ended_s: float
     cause: str
     """An EndCause value."""
+    code: str | None = None
+    """How it went, of one that was never heard and that nobody of us had ended."""
+    text: str | None = None
+    """Why, in the cloud's own words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,6 +178,8 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 ended_s=event.ended_s,
                 cause=event.cause,
                 ended_at_s=at_s,
+                end_text=event.text,
+                **({} if event.code is None else {"ending_code": event.code}),
             )
             lease = state.leases[event.lease_id]
             if event.cause in ("interrupted", "unknown"):

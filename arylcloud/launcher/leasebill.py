@@ -25,7 +25,9 @@ def billed_until_s(lease: Lease, launched_s: float, as_of_s: float) -> float:
 
 
 def is_free(lease: Lease, as_of_s: float) -> bool:
-    """Taken back by its cloud in the first hour, where that is not charged."""
+    """Never ran; or taken back by its cloud in the first hour, where that is not charged."""
+    if lease.cause == EndCause.NO_ROOM.value:
+        return True
     return (
         lease.launched_s is not None
         and lease.billing.first_hour_interruption_free

@@ -13,7 +13,8 @@ from arylcloud.launcher.state import JobState, Lease
 NAMED: Final = 3
 """So many different quotas, clouds or errors are spelled out; the others are counted."""
 _ORDER: Final = ("capacity", "over_cap", "never_came", "throttled", "other", "quota", "access")
-_NEVER_CAME: Final = frozenset({"boot_timeout", "broken", "bad_hardware", "create_uncertain"})
+_NEVER_CAME: Final = frozenset({"boot_timeout", "broken", "bad_hardware", "create_uncertain", "unheard"})
+_NO_ROOM: Final = "no_room"
 
 
 def since_it_last_worked(state: JobState) -> tuple[Lease, ...]:
@@ -49,7 +50,7 @@ def refusal_text(lease: Lease) -> str:
 def _failed(lease: Lease) -> bool:
     return (
         lease.phase is LeasePhase.REFUSED
-        or lease.ending_code in {*_NEVER_CAME, "over_cap"}
+        or lease.ending_code in {*_NEVER_CAME, _NO_ROOM, "over_cap"}
         or lease.uncertain
     )
 
@@ -59,6 +60,8 @@ def _kind(lease: Lease) -> str:
         return lease.cause or "other"
     if lease.uncertain:
         return lease.uncertain_kind or "other"
+    if lease.ending_code == _NO_ROOM:
+        return "capacity"
     return "never_came" if lease.ending_code in _NEVER_CAME else lease.ending_code or "other"
 
 

@@ -39,6 +39,9 @@ class Lease:
     ended_s: float | None = None
     cause: str | None = None
     ending_code: str | None = None
+    """Why we ended it; or how it went, if that was before it was heard."""
+    end_text: str | None = None
+    """Why it ended, in its cloud's own words."""
     ended_at_s: float | None = None
     """Wall seconds at which its end was journaled."""
     prices: tuple[PricePoint, ...] = ()

@@ -62,7 +62,7 @@ def looks(records: Iterable[tuple[str, float, ev.Event]]) -> tuple[Look, ...]:
                 found.append(Look(offer=offer, at_s=event.from_s, usd_per_hour=event.usd_per_hour))
             case ev.LeaseRefused() if event.kind == "capacity":
                 found.append(Look(offer=offer, at_s=now_s, up=False))
-            case ev.LeaseReleased() if event.cause == EndCause.INTERRUPTED:
+            case ev.LeaseReleased() if event.cause in (EndCause.INTERRUPTED, EndCause.NO_ROOM):
                 found.append(Look(offer=offer, at_s=event.ended_s, up=False))
             case _:
                 pass

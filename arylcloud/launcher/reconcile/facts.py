@@ -13,6 +13,7 @@ from arylcloud.core.protocol import AgentPhase, Heartbeat, Notice
 from arylcloud.launcher.reconcile import trainings
 from arylcloud.launcher.reconcile.draft import HEARD, Draft
 from arylcloud.launcher.reconcile.echo import outlived
+from arylcloud.launcher.reconcile.leases import bar, in_vain
 from arylcloud.launcher.state import Lease
 
 
@@ -180,7 +181,7 @@ def _left(d: Draft) -> None:
         if machine is not None:
             if machine.state is MachineState.GONE:
                 ended_s = d.now_market_s if machine.ended_s is None else machine.ended_s
-                _release(d, lease, ended_s, machine.end_cause)
+                _release(d, lease, ended_s, machine.end_cause, machine.end_text)
         elif lease.instance_id is None:
             if lease.phase is LeasePhase.ENDING and d.now_s >= _landed_by_s(d, lease):
                 _release(d, lease, d.now_market_s, EndCause.TERMINATED)
@@ -206,18 +207,31 @@ def _absent(d: Draft, lease: Lease) -> bool:
     return _silent(d, lease)
 
 
-def _release(d: Draft, lease: Lease, ended_s: float, cause: EndCause | None) -> None:
+def _release(
+    d: Draft, lease: Lease, ended_s: float, cause: EndCause | None, said: str | None = None
+) -> None:
     for training in d.state.trainings:
         if training.lease_id == lease.lease_id and training.stopped_at_s is None:
             trainings.stop(d, lease, training)
     if cause is None:
         cause = EndCause.TERMINATED if lease.phase is LeasePhase.ENDING else EndCause.UNKNOWN
+    if cause is EndCause.NO_ROOM and lease.phase in HEARD:  # it did run
+        cause = EndCause.INTERRUPTED
     if lease.launched_s is not None:
         ended_s = max(ended_s, lease.launched_s)
+    vain = in_vain(d, lease, cause, said)
     d.note(
-        ev.LeaseReleased(lease_id=lease.lease_id, ended_s=ended_s, cause=cause.value),
+        ev.LeaseReleased(
+            lease_id=lease.lease_id,
+            ended_s=ended_s,
+            cause=cause.value,
+            code=None if vain is None else vain[0],
+            text=said,
+        ),
         cause_id=f"list of {lease.offer.cloud}",
     )
+    if vain is not None:
+        bar(d, lease, *vain)
 
 
 def _correct_end(d: Draft, lease: Lease, machine: Machine) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from arylcloud.core.offer import Market
 from arylcloud.core.phases import LeasePhase
-from arylcloud.core.ports import MachineState
+from arylcloud.core.ports import EndCause, MachineState
 from arylcloud.core.protocol import BAD_HARDWARE, AgentPhase
 from arylcloud.launcher.leasebill import FIRST_HOUR_S
 from arylcloud.launcher.offers import bar_for, bar_offer
@@ -19,7 +19,9 @@ PRICE_TOLERANCE: Final = 0.10
 TAKES_S: Final = 60.0
 """A cloud that has given notice takes the machine at the moment it said, or so much later."""
 
-BAD_STARTS: Final = frozenset({"boot_timeout", "broken"})
+NO_ROOM: Final = "no_room"
+UNHEARD: Final = "unheard"
+BAD_STARTS: Final = frozenset({"boot_timeout", "broken", UNHEARD})
 """Ending codes of machines that never got to work. (Bad hardware is nobody's fault: another is asked for.)"""
 
 
@@ -76,9 +78,9 @@ def _uncertain(d: Draft, lease: Lease) -> None:
     if d.machine(lease) is None and d.now_s >= lease.uncertain_at_s + d.timing.landing_s:
         why = f"create had no clear answer, and nothing came in {d.timing.landing_s:.0f} s"
         d.end(lease, "create_uncertain", why)
-        bar = bar_for("other", lease.offer, d.now_market_s, d.timing, before=d.state.bars)
-        if bar is not None:
-            d.note(bar)
+        barred = bar_for("other", lease.offer, d.now_market_s, d.timing, before=d.state.bars)
+        if barred is not None:
+            d.note(barred)
 
 
 def _too_dear(d: Draft, lease: Lease) -> bool:
@@ -96,7 +98,7 @@ def _too_dear(d: Draft, lease: Lease) -> bool:
     else:
         return False
     d.end(lease, "over_cap", why)
-    _bar(d, lease, "over_cap", why)
+    bar(d, lease, "over_cap", why)
     return True
 
 
@@ -105,7 +107,7 @@ def _booting(d: Draft, lease: Lease) -> bool:
         return False
     why = f"not heard within {d.timing.boot_timeout_s:.0f} s of its creation"
     d.end(lease, "boot_timeout", why)
-    _bar(d, lease, "boot_timeout", why)
+    bar(d, lease, "boot_timeout", why)
     return True
 
 
@@ -122,7 +124,7 @@ def _broken(d: Draft, lease: Lease) -> bool:
         return False
     code = "bad_hardware" if message.startswith(BAD_HARDWARE) else "broken"
     d.end(lease, code, message)
-    _bar(d, lease, code, message)
+    bar(d, lease, code, message)
     return True
 
 
@@ -132,8 +134,28 @@ def _stopped(d: Draft, lease: Lease) -> bool:
     machine = d.machine(lease)
     if lease.phase is LeasePhase.READY or machine is None or machine.state is not MachineState.STOPPING:
         return False
-    d.end(lease, "stopped", "its cloud keeps it, but it does not run")
+    ending = "stopped", "its cloud keeps it, but it does not run"
+    vain = in_vain(d, lease, machine.end_cause, machine.end_text)
+    if vain is not None and vain[0] == NO_ROOM:
+        ending = vain
+    d.end(lease, *ending)
+    if vain is not None:
+        bar(d, lease, *ending)
     return True
+
+
+def in_vain(d: Draft, lease: Lease, cause: EndCause | None, said: str | None) -> tuple[str, str] | None:
+    """(code, why) of a machine that its cloud shows ended, or standing, before it was ever heard, though
+    nobody of us has asked; None for any other. Its offer is barred: it would be asked for again at once, and
+    for ever. (Where the mailbox cannot be read, the silence is ours.)"""
+    if lease.phase is not LeasePhase.PENDING or not d.observed.mailbox_ok:
+        return None
+    code, how = {
+        EndCause.NO_ROOM: (NO_ROOM, "its cloud had no room for it after all"),
+        EndCause.INTERRUPTED: ("taken", "its cloud took it back before it was heard"),
+        EndCause.TERMINATED: ("ended", "somebody ended it before it was heard"),
+    }.get(cause or EndCause.UNKNOWN, (UNHEARD, "it ended before it was heard"))
+    return code, f"{how}: {said}" if said else how
 
 
 def _lost(d: Draft, lease: Lease) -> bool:
@@ -179,5 +201,5 @@ def _free_if_taken(d: Draft, lease: Lease) -> bool:
     )
 
 
-def _bar(d: Draft, lease: Lease, code: str, why: str) -> None:
+def bar(d: Draft, lease: Lease, code: str, why: str) -> None:
     d.note(bar_offer(lease.offer, code, why, d.now_market_s, d.timing, d.state.bars))

@@ -99,6 +99,7 @@ def _given_up(d: Draft) -> Cause | None:
             row += 1
             if row >= MAX_BAD_STARTS and not _enough_work(d):
                 last = lease.ending_code or "it ended itself"
+                last += f" ({lease.end_text})" if lease.end_text else ""
                 return "bad_starts", f"{row} machines in a row never got to work; the last: {last}", None
         elif lease.lease_id in trained:
             row = 0

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from arylcloud.core.errors import CapacityError, QuotaError
 from arylcloud.core.offer import Market
-from arylcloud.core.ports import Machine, MachineSpec, MachineState
+from arylcloud.core.ports import EndCause, Machine, MachineSpec, MachineState
+from arylcloud.providers.azure.errors import kind_of
 from arylcloud.providers.bounds import pairs
 from arylcloud.providers.marks import JOB, JOURNAL, LEASE, TOKEN, UNTIL, moment
 
@@ -116,6 +118,7 @@ def machine(vm: Any) -> Machine | None:
     if JOURNAL not in marks or TOKEN not in marks:
         return None
     group, name = of_id(vm.id)
+    failed = failure(vm) if state(vm) is MachineState.STOPPING else None
     spot = word(vm.properties.priority or "Regular") == "Spot"
     return Machine(
         instance_id=instance_id(group, name),
@@ -131,8 +134,14 @@ def machine(vm: Any) -> Machine | None:
         state=state(vm),
         usd_per_hour=None,
         launched_s=_seconds(vm.properties.time_created),
+        end_cause=EndCause.NO_ROOM if failed is not None and _no_room(*failed) else None,
+        end_text=None if failed is None else f"{failed[0]}: {failed[1]}"[:200],
         until_s=moment(marks.get(UNTIL)),
     )
+
+
+def _no_room(code: str, message: str) -> bool:
+    return kind_of(code, message) in (CapacityError, QuotaError)
 
 
 def _seconds(moment: datetime) -> float:
