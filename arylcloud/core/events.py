@@ -227,12 +227,12 @@ class TrainingStopped:
     committed_saved_at_s: float | None
     """When the newest committed checkpoint was saved: what ran after it is lost work."""
     how: Literal["drained", "exited", "lost"]
+    told: bool = True
+    """``EndDoc.told``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandEnded:
-    told: bool = True
-    """``EndDoc.told``."""
     """The user's command ended by itself (not by our signal)."""
 
     epoch: int

@@ -228,9 +228,9 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                         committed_step=event.committed_step,
                         committed_saved_at_s=event.committed_saved_at_s,
                         how=event.how,
+                        told=event.told,
                     )
                     if (t.epoch, t.lease_id) == (event.epoch, event.lease_id) and t.stopped_at_s is None
-                        told=event.told,
                     else t
                     for t in state.trainings
                 ),

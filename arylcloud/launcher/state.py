@@ -86,11 +86,11 @@ class Training:
     committed_step: int | None = None
     committed_saved_at_s: float | None = None
     how: str | None = None
+    told: bool = True
+    """Its steps are by its own word; else by its checkpoints alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-    told: bool = True
-    """Its steps are by its own word; else by its checkpoints alone."""
 class Epoch:
     number: int
     attempt: int
