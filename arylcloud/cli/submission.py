@@ -116,7 +116,9 @@ def _kinds(plan: Plan, every: Plan, cache: Path) -> tuple[tuple[str, ...], dict[
     return tuple(kinds), wheels
 
 
-def _everything(plan: Plan, places: Folders, quoted: tuple[Offer, ...], store_place: str | None) -> Plan:
+def _everything(
+    plan: Plan, places: Folders, quoted: tuple[Offer, ...], store_place: str | None = None
+) -> Plan:
     """With every offer that the job may run on: the cheapest one per hour may be far down the ranking."""
     from arylcloud.cli.compose import make_plan
     from arylcloud.core.errors import InfeasibleError
