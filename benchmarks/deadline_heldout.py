@@ -11,6 +11,8 @@ a deadline is missed, not where a bar is.
 Fixed before the first run: 5 GB at $0.02 per GB between any two regions; one H100 100 h (and 48 h), gangs
 48 h (and 24 h), all others 48 h. AWS 2022 has no prices: on-demand list prices, spot at 30 % of them, in both
 zones. Its files say a look every 600 s, the page beside them 13 days, which would be 300 s: both are run.
+Added after the first figures were seen: gangs of 100 h, the length of the study's table of this GPU; the bars
+do not name one.
 """
 
 from __future__ import annotations
@@ -78,6 +80,8 @@ def of_skynomad(folder: Path, starts: int) -> list[Setting]:
         setting("h100-gang4-24", "Gang of 4 H100", h100, 24.0, GANG_4, starts, 4),
         setting("h100-gang16-48", "Gang of 16 H100", h100, 48.0, GANG_16, starts, 16),
         setting("h100-gang16-24", "Gang of 16 H100", h100, 24.0, GANG_16, starts, 16),
+        setting("h100-gang4-100", "Gang of 4 H100", h100, 100.0, GANG_4, min(starts, 40), 4),
+        setting("h100-gang16-100", "Gang of 16 H100", h100, 100.0, GANG_16, min(starts, 40), 16),
     ]
 
 
