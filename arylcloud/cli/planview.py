@@ -82,15 +82,16 @@ def is_utf8() -> bool:
 
 def _limits(plan: Plan) -> str:
     from arylcloud.cli.output import usd
+    from arylcloud.core.units import say_limit
 
     limits = plan.job.constraints
     parts = []
     if limits.deadline_s is not None:
-        parts.append(f"deadline {limits.deadline_s / 3600:.4g} h")
+        parts.append(f"deadline {say_limit(limits.deadline_s)}")
     if limits.budget_usd is not None:
         parts.append(f"budget {usd(limits.budget_usd)}")
     if limits.max_runtime_s is not None:
-        parts.append(f"max_runtime {limits.max_runtime_s / 3600:.4g} h")
+        parts.append(f"max_runtime {say_limit(limits.max_runtime_s)}")
     if limits.max_usd_per_hour is not None:
         parts.append(f"≤ {usd(limits.max_usd_per_hour)}/h per machine")
     if limits.priced_since_s is not None:

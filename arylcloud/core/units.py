@@ -198,6 +198,22 @@ def say_duration(s: float) -> str:
     return f"{s / 3600:.1f} h" if s < 72 * 3600 else f"{s / 86400:.1f} d"
 
 
+def say_limit(s: float) -> str:
+    """A limit, or the least that one would have to be, in seconds: nothing of it is rounded away, and the
+    ``parse`` functions read it.
+
+    >>> [say_limit(s) for s in (0.2, 15.0, 64.02, 125.0, 1800.0, 5400.0, 76320.0)]
+    ['1 s', '15 s', '65 s', '2 min 5 s', '30 min', '1.5 h', '21.2 h']
+    """
+    whole = math.ceil(round(s, 6))
+    if whole < 100:
+        return f"{whole} s"
+    if whole < 3600:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{s / 3600:.6g} h"
+
+
 def say_usd(usd: float) -> str:
     """Money to the cent; what is less than half a cent, and not nothing, is said to be.
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from arylcloud.core.errors import InfeasibleError
 from arylcloud.core.gpus import BY_NAME, serving
 from arylcloud.core.job import Accelerator, Constraints, JobSpec
+from arylcloud.core.units import say_limit
 from arylcloud.planner.evaluate import FATAL, LOSSY, Evaluation, limited, need, unfinished, within
 from arylcloud.planner.feasible import Feasible, feasible
 from arylcloud.planner.gate import nearest
@@ -197,6 +198,8 @@ def _limits(spec: JobSpec, table: OfferTable, every: Evaluation, base: NDArray[n
         i = _least(values[name], base)
         message = f"{_said(limits, name)}: {_WHICH[name]} {_amount(name, values[name][i])} (p90)"
         message += f" on {_what(table, every, i)}"
+        if beyond := [_BEYOND[other] for other in names if other != name and not met[other][i]]:
+            message += f", {' and '.join(beyond)}"
         if len(binding) > 1:
             message += f" (and {' and '.join(binding[1:])} cannot be met either)"
     else:
@@ -206,7 +209,10 @@ def _limits(spec: JobSpec, table: OfferTable, every: Evaluation, base: NDArray[n
         others = np.logical_and.reduce([base, *(met[other] for other in names if other != name)])
         if others.any():
             i = _least(values[name], others)
-            changes.append(f"{_relaxed(name, values[name][i])} ({_what(table, every, i)})")
+            which = ""
+            if rest := [_said(limits, other) for other in names if other != name]:
+                which = f"the {_WITHIN[name]} within {' and '.join(rest)}: "
+            changes.append(f"{_relaxed(name, values[name][i])} ({which}{_what(table, every, i)})")
     if not changes:
         excess = np.max([values[name] / need(limits, name) for name in names], axis=0)
         i = _least(excess, base)
@@ -216,27 +222,27 @@ def _limits(spec: JobSpec, table: OfferTable, every: Evaluation, base: NDArray[n
 
 
 _WHICH = {
-    "deadline": "the fastest feasible run needs",
-    "budget": "the cheapest feasible run needs",
-    "max_runtime": "the fastest feasible run needs",
+    "deadline": "the fastest of all needs",
+    "budget": "the cheapest of all needs",
+    "max_runtime": "the shortest run of all needs",
 }
+_BEYOND = {"deadline": "past the deadline", "budget": "over the budget", "max_runtime": "beyond max_runtime"}
+_WITHIN = {"deadline": "fastest", "budget": "cheapest", "max_runtime": "shortest"}
 
 
 def _said(limits: Constraints, name: str) -> str:
-    """A limit as the user may have written it: minutes below an hour."""
     value = need(limits, name)
-    if name == "budget":
-        return f"budget ${value:g}"
-    return f"{name} {value * 60:.3g}m" if value < 1 else f"{name} {value:g}h"
+    return f"budget ${value:g}" if name == "budget" else f"{name} {say_limit(value * 3600)}"
 
 
 def _amount(name: str, value: float) -> str:
     """The same rounding wherever a need is named: a little more than it is."""
-    return f"${up(value):g}" if name == "budget" else f"{up(value):g} h"
+    return f"${up(value):g}" if name == "budget" else say_limit(up(value) * 3600)
 
 
 def _relaxed(name: str, value: float) -> str:
-    return f"raise the budget to ${up(value):g}" if name == "budget" else f"relax {name} to {up(value):g}h"
+    what = "raise the budget" if name == "budget" else f"relax {name}"
+    return f"{what} to {_amount(name, value)}"
 
 
 def _other_ways(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Offer
 from arylcloud.core.plan import Candidate, CatalogueStamp, Plan, Quantiles, Rejection, Usd
+from arylcloud.core.units import say_limit
 from arylcloud.planner import explain, losses
 from arylcloud.planner.cost import central, expected, pessimistic
 from arylcloud.planner.estimator import step_note
@@ -160,9 +161,9 @@ def _missed(spec: JobSpec, table: OfferTable, every: Evaluation) -> tuple[Reject
     for name in limited(limits) if adverse is not None else ():
         assert adverse is not None
         text = {
-            "deadline": f"misses the deadline of {need(limits, name):g} h (p90)",
+            "deadline": f"misses the deadline of {say_limit(need(limits, name) * 3600)} (p90)",
             "budget": f"over the budget of ${need(limits, name):g} (p90)",
-            "max_runtime": f"runs longer than max_runtime {need(limits, name):g} h (p90)",
+            "max_runtime": f"runs longer than max_runtime {say_limit(need(limits, name) * 3600)} (p90)",
         }
         stages.append((text[name], ~within(adverse, limits, name)))
     stage = np.full(rows.shape, len(stages), dtype=np.int64)

@@ -183,7 +183,7 @@ def test_infeasible_is_exit_3_with_the_way_out(job: Path, capsys: pytest.Capture
     out, err = capsys.readouterr()
     error = json.loads(out)["error"]
     assert error["kind"] == "infeasible"
-    assert re.search(r"deadline 30m: the fastest feasible run needs \d", error["message"])
+    assert re.search(r"deadline 30 min: the fastest of all needs \d", error["message"])
     assert "relax deadline to" in error["hint"]
     assert "relax deadline to" in err
 

@@ -282,9 +282,9 @@ def test_a_job_that_would_never_finish_is_said_to_be_so() -> None:
 
 def test_the_limits_name_what_binds_and_what_would_do() -> None:
     row = offer("aws/us-east-1")
-    with pytest.raises(InfeasibleError, match=r"deadline 5h: the fastest feasible run needs 10\.8 h") as late:
+    with pytest.raises(InfeasibleError, match=r"deadline 5 h: the fastest of all needs 10\.8 h") as late:
         plan(job(constraints=Constraints(deadline_s=5 * 3600.0)), row)
-    assert "relax deadline to 10.8h" in str(late.value.hint)
+    assert "relax deadline to 10.8 h" in str(late.value.hint)
     assert late.value.exit_code == 3
     fast = offer("aws/us-east-1", "a1", "A100", usd_per_hour=60.0)
     with pytest.raises(InfeasibleError, match="deadline and budget together") as both:
@@ -301,6 +301,14 @@ def test_a_relaxation_holds_beside_the_other_limits() -> None:
         plan(job(constraints=limits), slow, fast)
     for changed in relaxed(limits, str(no.value.hint)):
         assert plan(job(constraints=changed), slow, fast).chosen.meets_deadline
+    short = replace(limits, deadline_s=900.0)
+    with pytest.raises(InfeasibleError) as no:
+        plan(job(constraints=short), slow, fast)
+    said, hint = no.value.message, str(no.value.hint)
+    assert said.startswith("deadline 15 min: the fastest of all needs "), "which is another than the hint's"
+    assert said.endswith("a1:on_demand, over the budget")
+    assert "(the fastest within budget $50: 1 × " in hint
+    assert all(plan(job(constraints=way), slow, fast).chosen for way in relaxed(short, hint))
 
 
 def test_what_is_proposed_is_enough() -> None:

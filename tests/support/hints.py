@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from arylcloud.core.job import Constraints
+from arylcloud.core.units import parse_duration_s
 
 
 def relaxed(limits: Constraints, hint: str) -> list[Constraints]:
@@ -13,8 +14,8 @@ def relaxed(limits: Constraints, hint: str) -> list[Constraints]:
     found = []
     for way in re.split(r"[;,] or ", hint):
         changes: dict[str, float] = {}
-        for name, hours in re.findall(r"relax (deadline|max_runtime) to ([\d.e+]+)h", way):
-            changes[f"{name}_s"] = float(hours) * 3600
+        for name, text in re.findall(r"relax (deadline|max_runtime) to ((?:[\d.e+]+ (?:s|min|h) ?)+)", way):
+            changes[f"{name}_s"] = parse_duration_s(text, what=name)
         for usd in re.findall(r"budget to \$([\d.e+]+)", way):
             changes["budget_usd"] = float(usd)
         if changes:
