@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from arylcloud.cli.settings import Folders
     from arylcloud.core.job import JobSpec
     from arylcloud.core.offer import Offer
     from arylcloud.planner.deadline.view import DeadlinePolicy
@@ -173,6 +174,13 @@ def egress_of(grid: Grid, checkpoint_gb: float, usd_per_gb: float | None) -> NDA
     return found
 
 
+def _known(instance_type: str, places: Folders) -> bool:
+    from arylcloud.pricing.catalogue import load
+
+    user = places.user_catalogue if places.user_catalogue.is_file() else None
+    return bool(load(user, refreshed=places.live_prices).mask("instance_type", [instance_type]).any())
+
+
 def from_job(
     path: Path,
     trace: SpotTrace,
@@ -226,12 +234,18 @@ def from_spec(
         nodes_min=fleet,
         nodes_max=fleet,
     )
-    chosen = make_plan(plain, folders(), limit=1).chosen
+    kind, places = trace.instance_type, folders()
+    if not _known(kind, places):
+        # an invented trace, or one of a type that no cloud here has: any type's hours say as much of it
+        plain = replace(plain, resources=spec.resources)
+    chosen = make_plan(plain, places, limit=1).chosen
     if not chosen.throughput:
-        raise UsageError(f"nobody knows how fast {what} runs on {trace.instance_type}", hint="give --work-h")
+        raise UsageError(f"nobody knows how fast {what} runs on {kind}", hint="give --work-h")
     work_h = spec.work.amount / chosen.throughput / 3600
+    if chosen.offer.instance_type != kind:
+        note(f"{kind} is no type of the catalogue: the hours of work are those of the job's best offer")
     note(
-        f"{spec.work.amount:g} {spec.work.unit} on {fleet} × {trace.instance_type} at "
+        f"{spec.work.amount:g} {spec.work.unit} on {fleet} × {chosen.offer.instance_type} at "
         f"{chosen.throughput:.3g} {chosen.throughput_unit} ({chosen.throughput_source}): {work_h:.1f} h"
     )
     return work_h, deadline_h, fleet, checkpoint_gb

@@ -162,6 +162,21 @@ def test_the_screen_and_the_page(capsys: pytest.CaptureFixture[str], trace: str,
     assert text.count("<circle") == 3
 
 
+def test_on_an_invented_trace_the_work_takes_the_hours_of_the_best_offer(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Its type is nobody's: no rate can be known of it."""
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "name: j\nrun: x\nresources: {accelerators: V100:1}\n"
+        "aryl: {work: 36000 steps, deadline: 30h, profile: {unit: steps/s, 'V100:1': 1.0}}\n"
+    )
+    code, out, err = call(capsys, str(job), "--invent", "1", "--policy", "greedy", "--starts", "1", "--json")
+    assert code == 0, err
+    assert json.loads(out)["work_h"] == pytest.approx(10.0)
+    assert "invented.1x is no type of the catalogue" in err
+
+
 def test_work_and_deadline_come_from_a_job(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "v100.csv"
     head = "cloud,region,zone,instance_type,offset_s,duration_s,available,spot_usd_per_hour,"
