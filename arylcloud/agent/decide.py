@@ -166,7 +166,7 @@ def step(state: State, inputs: Inputs, now_s: float) -> tuple[State, tuple[Effec
     if state.busy:
         assert state.run is not None
         run, effects = _advance(state.run, state, inputs, now_s, wanted=wanted is not None)
-        state = replace(state, run=run)
+        state = state if run is state.run else replace(state, run=run)
     elif wanted is not None and inputs.machine is AgentPhase.READY:
         assert state.epoch is not None
         run = Run(epoch=state.epoch, rank=wanted)
@@ -285,7 +285,8 @@ def _drained(state: State, inputs: Inputs) -> State:
     run = state.run
     if run is not None and run.problem is not None and run.epoch.number == state.epoch.number:
         return state  # it could not run what was asked for: BROKEN, not handed over
-    return replace(state, drained_epoch=max(state.drained_epoch, state.epoch.number))
+    drained = max(state.drained_epoch, state.epoch.number)
+    return state if drained == state.drained_epoch else replace(state, drained_epoch=drained)
 
 
 def _dead_man(state: State, inputs: Inputs, now_s: float) -> State:

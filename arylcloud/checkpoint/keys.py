@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from arylcloud.core.errors import IntegrityError
 
@@ -34,6 +35,7 @@ def is_temporary(key: str) -> bool:
     return _TEMPORARY.search(key) is not None
 
 
+@lru_cache(maxsize=1024)  # of a job's mailbox the same few names are used at every look
 def _problem(key: str, *, whole: bool = True) -> str | None:
     if not key:
         return "it is empty"

@@ -112,7 +112,9 @@ class Observer:
             if provider is None:
                 log.warning("no provider for %s in this launcher", cloud)
                 continue
-            pace = self._paces.setdefault(cloud, Pace(every_s=provider.capabilities().list_every_s))
+            pace = self._paces.get(cloud)
+            if pace is None:
+                pace = self._paces[cloud] = Pace(every_s=provider.capabilities().list_every_s)
             concerned = pace.concerned(
                 state, cloud, now_s=self.clock.now_s(), read_s=self.clock.monotonic_s()
             )

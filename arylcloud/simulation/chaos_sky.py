@@ -89,8 +89,12 @@ class Sky:
     notices: int = 0
     clear: bool = False
     _offers: tuple[Offer, ...] = field(default_factory=offers)
+    _spot: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By cloud: the keys of its offers whose capacity comes and goes."""
     _on: tuple[float, frozenset[str]] = (-math.inf, frozenset())
-    _ranked: tuple[float, tuple[Offer, ...]] = (-math.inf, ())
+    _ranked: tuple[Offer, ...] = ()
+    _moves_s: dict[str, float] = field(default_factory=dict)
+    """By cloud: when the next of its prices moves, by its own clock."""
 
     def __post_init__(self) -> None:
         for cloud in REGIONS:
@@ -107,6 +111,10 @@ class Sky:
                 trouble_of=self._trouble,
                 steps={o.key: self._prices(o) for o in self._offers if o.cloud == cloud},
             )
+        self._spot = {
+            cloud: tuple(o.key for o in self._offers if o.cloud == cloud and o.market is Market.SPOT)
+            for cloud in REGIONS
+        }
         self.spells = self._spells()
 
     def _prices(self, offer: Offer) -> tuple[PricePoint, ...]:
@@ -162,16 +170,19 @@ class Sky:
 
     def ranking(self) -> tuple[Offer, ...]:
         """Every offer at its price now, the cheapest first: what a planner would say of one type."""
-        if self._ranked[0] == self.clock.at_s:
-            return self._ranked[1]
+        own_s = {cloud: self.clock.at_s + world.ahead_s for cloud, world in self.worlds.items()}
+        if all(at_s < self._moves_s.get(cloud, -math.inf) for cloud, at_s in own_s.items()):
+            return self._ranked
         priced = []
+        self._moves_s = dict.fromkeys(self.worlds, math.inf)
         for offer in self._offers:
-            world = self.worlds[offer.cloud]
-            at_s = self.clock.at_s + world.ahead_s
-            usd = [p.usd_per_hour for p in world.steps[offer.key] if p.from_s <= at_s][-1]
+            cloud, points = offer.cloud, self.worlds[offer.cloud].steps[offer.key]
+            usd = [p.usd_per_hour for p in points if p.from_s <= own_s[cloud]][-1]
+            to_come = [p.from_s for p in points if p.from_s > own_s[cloud]]
+            self._moves_s[cloud] = min([self._moves_s[cloud], *to_come])
             priced.append(replace(offer, usd_per_hour=usd))
-        self._ranked = (self.clock.at_s, tuple(sorted(priced, key=lambda o: (o.usd_per_hour or 0.0, o.key))))
-        return self._ranked[1]
+        self._ranked = tuple(sorted(priced, key=lambda o: (o.usd_per_hour or 0.0, o.key)))
+        return self._ranked
 
     # ------------------------------------------------------------ time
 
@@ -185,11 +196,10 @@ class Sky:
             if self.clear:
                 world.full.clear()
                 continue
-            for offer in self._offers:
-                if offer.cloud == cloud and offer.market is Market.SPOT:
-                    mean_s = FULL_FOR_S if offer.key in world.full else FULL_EVERY_S
-                    if self.rng.random() < seconds / mean_s:
-                        world.full ^= {offer.key}
+            for key in self._spot[cloud]:
+                mean_s = FULL_FOR_S if key in world.full else FULL_EVERY_S
+                if self.rng.random() < seconds / mean_s:
+                    world.full ^= {key}
             self._take(world, seconds)
 
     def _take(self, world: World, seconds: float) -> None:

@@ -123,6 +123,10 @@ class World:
     _shown: dict[str, WorldMachine] = field(default_factory=dict)
     """Those that have not been forgotten."""
     _by_token: dict[str, WorldMachine] = field(default_factory=dict)
+    _of_job: dict[str, dict[str, WorldMachine]] = field(default_factory=dict)
+    """Those that have not ended, again."""
+    _rows: dict[str, tuple[object, Machine]] = field(default_factory=dict)
+    """As they were shown last: most have not changed since."""
 
     # ------------------------------------------------------------ what happens
 
@@ -161,13 +165,15 @@ class World:
     def _end(self, machine: WorldMachine, at_s: float, cause: EndCause) -> None:
         machine.ended_s, machine.cause = at_s, cause
         self._living.pop(machine.instance_id, None)
+        self._of_job[machine.spec.job_id].pop(machine.instance_id, None)
 
     @property
     def alive(self) -> tuple[WorldMachine, ...]:
         return tuple(m for m in self._living.values() if m.alive(self.clock.at_s))
 
     def alive_of(self, job_id: str) -> tuple[WorldMachine, ...]:
-        return tuple(m for m in self.alive if m.spec.job_id == job_id)
+        living = self._of_job.get(job_id)
+        return tuple([m for m in living.values() if m.alive(self.clock.at_s)]) if living else ()
 
     @property
     def landing(self) -> bool:
@@ -233,6 +239,7 @@ class World:
         )
         for known in (self.born, self._living, self._shown):
             known[machine.instance_id] = machine
+        self._of_job.setdefault(spec.job_id, {})[machine.instance_id] = machine
         self._by_token.setdefault(spec.token, machine)
         if trouble == "lost_answer":
             raise OtherCloudError("the answer was lost", code="RequestTimeout")
@@ -251,6 +258,7 @@ class World:
         ]
         for instance_id in forgotten:
             del self._shown[instance_id]
+            self._rows.pop(instance_id, None)
         return tuple(
             self._row(m)
             for m in self._shown.values()
@@ -297,8 +305,12 @@ class World:
         return self.market_clock.market_s(self.clock.at_s + self.ahead_s)
 
     def _price_at(self, offer: Offer, else_usd: float | None, at_s: float) -> float | None:
-        past = [p for p in self.steps.get(offer.key, ()) if p.from_s <= at_s]
-        return past[-1].usd_per_hour if past else else_usd
+        if not self.steps:
+            return else_usd
+        for point in reversed(self.steps.get(offer.key, ())):
+            if point.from_s <= at_s:
+                return point.usd_per_hour
+        return else_usd
 
     def _row(self, machine: WorldMachine) -> Machine:
         seen_s = machine.ended_s
@@ -310,6 +322,16 @@ class World:
             state = MachineState.STOPPING
         else:
             state = MachineState.RUNNING
+        price = self._price_now(machine)
+        looks = (state, price, seen_s, self.ahead_s, self.market_clock, machine.cause, machine.lands_at_s)
+        known = self._rows.get(machine.instance_id)
+        if known is None or known[0] != looks:
+            known = self._rows[machine.instance_id] = (looks, self._shown_as(machine, state, price, seen_s))
+        return known[1]
+
+    def _shown_as(
+        self, machine: WorldMachine, state: MachineState, usd_per_hour: float | None, seen_s: float | None
+    ) -> Machine:
         spec, market = machine.spec, self.market_clock
         return Machine(
             instance_id=machine.instance_id,
@@ -323,7 +345,7 @@ class World:
             instance_type=spec.offer.instance_type,
             market=spec.offer.market.value,
             state=state,
-            usd_per_hour=self._price_now(machine),
+            usd_per_hour=usd_per_hour,
             launched_s=market.market_s(machine.lands_at_s + self.ahead_s),
             ended_s=None if seen_s is None else market.market_s(seen_s + self.ahead_s),
             end_cause=None if seen_s is None else machine.cause,

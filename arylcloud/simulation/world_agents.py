@@ -102,7 +102,10 @@ class Agents:
     """Each rank saves a part (with ``disks``)."""
 
     def step(self) -> None:
-        for machine in self.world.alive_of(self.job_id):
+        here_now = self.world.alive_of(self.job_id)
+        if not here_now:
+            return
+        for machine in here_now:
             if machine.instance_id not in self.by_instance:
                 state = decide.State(lease_id=machine.spec.lease_id)
                 agent = Agent(
@@ -117,7 +120,7 @@ class Agents:
                 if self.disks is not None:
                     agent.disk = self._disk(agent, self.disks)
                 self.by_instance[machine.instance_id] = agent
-        alive = [self.by_instance[m.instance_id] for m in self.world.alive_of(self.job_id)]
+        alive = [self.by_instance[m.instance_id] for m in here_now]
         now_s = self.world.clock.at_s
         here = [agent for agent in alive if agent.running is not None]
         present = Counter(agent.running.number for agent in here if agent.running is not None)
@@ -224,19 +227,21 @@ class Agents:
     # ------------------------------------------------------------ the agent
 
     def _decide(self, agent: Agent, now_s: float) -> None:
-        ready = mail.AgentPhase.READY if agent.problem is None else mail.AgentPhase.BROKEN
-        inputs = replace(agent.inputs, machine=ready)
-        if agent.machine.acts_at_s is not None and inputs.notice is None:
+        known = agent.inputs
+        notice, heard_s = known.notice, known.launcher_heard_s
+        if agent.machine.acts_at_s is not None and notice is None:
             notice = mail.Notice(action="terminate", at_s=agent.machine.acts_at_s, seen_s=now_s)
-            inputs = replace(inputs, notice=notice)
             if agent.disk is not None:
                 agent.disk.hurry(notice.at_s - now_s)
         if agent.disk is not None:
-            inputs = replace(inputs, launcher_heard_s=self._heard(agent, now_s))
-        newest = self._newest(agent)
-        if newest is not None:
-            inputs = replace(inputs, newest=newest)
-        agent.inputs = inputs
+            heard_s = self._heard(agent, now_s)
+        agent.inputs = replace(
+            known,
+            machine=mail.AgentPhase.READY if agent.problem is None else mail.AgentPhase.BROKEN,
+            notice=notice,
+            launcher_heard_s=heard_s,
+            newest=self._newest(agent) or known.newest,
+        )
         for _ in range(8):
             self._look_at_disk(agent)
             state, effects = decide.step(agent.state, agent.inputs, now_s)
@@ -259,12 +264,10 @@ class Agents:
     def _look_at_disk(self, agent: Agent) -> None:
         if agent.disk is not None:
             agent.disk.turn()
-            saved_epoch, restored = agent.disk.status.saved_epoch, agent.disk.restored
-            agent.inputs = replace(agent.inputs, saved_epoch=saved_epoch, restored=restored)
-            agent.committed, agent.committed_step = (
-                agent.disk.status.committed,
-                agent.disk.status.committed_step,
-            )
+            status, restored = agent.disk.status, agent.disk.restored
+            if (agent.inputs.saved_epoch, agent.inputs.restored) != (status.saved_epoch, restored):
+                agent.inputs = replace(agent.inputs, saved_epoch=status.saved_epoch, restored=restored)
+            agent.committed, agent.committed_step = status.committed, status.committed_step
 
     def _newest(self, agent: Agent) -> mail.EpochDoc | None:
         number = agent.state.epoch.number if agent.state.epoch is not None else 0

@@ -142,6 +142,32 @@ def test_a_wrong_type_names_the_place(change: dict[str, Any], where: str) -> Non
     assert "epoch.members[0]" in caught.value.message
 
 
+def test_a_place_far_inside_is_named_and_so_is_its_cause() -> None:
+    document: dict[str, Any] = {
+        "job_id": "j",
+        "number": 1,
+        "attempt": 1,
+        "opened_s": 1.0,
+        "reason": "x",
+        "resume_from": None,
+    }
+    document["members"] = [MEMBER, {**MEMBER, "rank": None}]
+    with pytest.raises(IntegrityError, match=r"^epoch 1\.members\[1\]\.rank: an integer was expected") as one:
+        codec.decode(protocol.EpochDoc, document, where="epoch 1")
+    assert one.value.__cause__ is None
+    with pytest.raises(IntegrityError, match=r"^beat\.phase: 'asleep' is no AgentPhase$") as other:
+        codec.decode(
+            protocol.Heartbeat, {"lease_id": "a", "seq": 1, "at_s": 1, "phase": "asleep"}, where="beat"
+        )
+    assert isinstance(other.value.__cause__, ValueError)
+
+
+def test_a_number_beyond_all_floats_is_an_integrity_error() -> None:
+    beat = {"launcher_id": "l", "host": "h", "pid": 1, "at_s": 10**400}
+    with pytest.raises(IntegrityError, match="at_s: a finite number was expected"):
+        codec.loads(protocol.LauncherBeat, json.dumps(beat).encode())
+
+
 def test_missing_and_unknown_keys() -> None:
     with pytest.raises(IntegrityError, match="address is missing"):
         codec.decode(protocol.Member, {"lease_id": "a", "rank": 0})

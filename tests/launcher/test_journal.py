@@ -102,6 +102,19 @@ def test_what_cannot_wait_is_mirrored_later_and_in_order(journal: Journal, mailb
     assert mirrored(mailbox) == list(journal.records(JOB))
 
 
+def test_a_file_without_the_index_of_what_waits_is_read_as_it_is(
+    journal: Journal, mailbox: Mailbox, tmp_path: Path
+) -> None:
+    """Files of before have none."""
+    write(journal, None, phase("a"), strict=False)
+    with contextlib.closing(sqlite3.connect(journal.path)) as file:
+        file.execute("DROP INDEX waiting")
+    with fast(Journal(journal.path)) as older:
+        assert older.unmirrored(JOB) == 1
+        assert older.flush(JOB, mailbox) == 1
+        assert older.unmirrored(JOB) == 0
+
+
 def test_a_lost_answer_is_no_conflict_with_ourselves(journal: Journal, mailbox: Mailbox) -> None:
     mailbox.lose_answers = 1
     with pytest.raises(StoreError):

@@ -10,7 +10,7 @@ BUGS = (
     Seeded(
         name="a machine that is being ended counts as gone",
         module=_P,
-        old="return self in (LeasePhase.RELEASED, LeasePhase.REFUSED)",
+        old="return self is LeasePhase.RELEASED or self is LeasePhase.REFUSED",
         new="return self in (LeasePhase.RELEASED, LeasePhase.REFUSED, LeasePhase.ENDING)",
         why="an end that the cloud has lost is never asked for again: a leak",
         killed_by="launcher/test_laws_fold.py::test_small_words",
