@@ -7,6 +7,7 @@ pass see earlier ones. Mutable, but never leaves :func:`~arylcloud.launcher.reco
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from arylcloud.core import events as ev
@@ -44,6 +45,8 @@ class Draft:
     """(code, text), once a slot was found for which no offer can be had, or shall be."""
     waiting_until_s: float | None = None
     """Wall seconds up to which it waits at most, where it waits by choice."""
+    _held: tuple[JobState, Mapping[int, Lease]] | None = None
+    """Whose holders were asked for last, and what they are."""
 
     # ------------------------------------------------------------ what is known
 
@@ -141,12 +144,17 @@ class Draft:
             if lease.purpose == "migrate" and lease.intended_at_s >= started_s and lease.phase in HOLDING
         )
 
-    def holders(self) -> dict[int, Lease]:
+    def holders(self) -> Mapping[int, Lease]:
         """Slot → the lease that fills it: no more than ``size``, and all of one offer, since an epoch lives
         in one zone on one type.
 
         Of several in a slot, the member of the open epoch, else the newest; of several offers, the one that
         fills most slots; of more than ``size``, the members by rank, then who is nearest to be one."""
+        if self._held is None or self._held[0] is not self.state:  # every rule asks; few decide anything
+            self._held = (self.state, self._holders())
+        return self._held[1]
+
+    def _holders(self) -> dict[int, Lease]:
         epoch = self.member_epoch
         ranks = {m.lease_id: m.rank for m in epoch.members} if epoch else {}
         aside = {lease.lease_id for lease in self.targets()}
