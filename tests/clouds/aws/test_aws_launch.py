@@ -115,6 +115,8 @@ def test_in_a_bucket_of_its_own(road: Road) -> None:
     """The account's bucket, made with consent; machines run as a role of the job's own."""
     assert road.document["prefix_uri"].startswith(f"s3://arylcloud-{road.account.id}-us-east-1/jobs/")
     assert "will make the bucket" in road.said
+    report = json.loads(road.cli("report", road.document["job_id"], "--json").stdout)
+    assert (report["usd"]["egress"], report["unknown"]) == (0.0, []), "its region is known: nothing crosses"
     assert road.account.lives.keys() <= set(road.account.profiles)
     assert road.account.called["CreateRole"] == 1
     wait_for(lambda: road.account.called["DeleteRole"] == 1, "the end of the role", 180.0)
