@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
+import gc
 import hashlib
 import importlib
 import json
@@ -64,7 +66,8 @@ NOT_THESE = (
 SHORT_S = 1.5
 """A test that takes more processor time is not asked."""
 ENOUGH_S = 4.0
-"""So much processor time of tests is spent on one mutant; what has survived then counts as a survivor."""
+"""So much processor time of tests is spent on one mutant; what has survived then counts as a survivor.
+(Of what runs at import three times as much: nobody knows which tests it reaches.)"""
 WALL_S = 300.0
 
 
@@ -94,6 +97,8 @@ class Session:
         self.items = {item.nodeid: item for item in session.items}
         reach = self.measured()
         begun_s = time.monotonic()
+        gc.collect()
+        gc.freeze()  # what is here now is shared with all forks: none of them has to look through it
         for module in self.wanted:
             self.run_module(module, reach, begun_s + self.args.seconds)
         return True
@@ -133,7 +138,8 @@ class Session:
 
     def run_module(self, module: str, reach: dict[str, Any], until_s: float) -> None:
         source = path_of(module).read_text()
-        todo = mutators.mutants(ast.parse(source))
+        tree = ast.parse(source)
+        todo = mutators.mutants(tree)
         kept = self.results / f"{module.replace('/', '.')}.jsonl"
         done = load(kept)
         order = list(range(len(todo)))
@@ -152,7 +158,7 @@ class Session:
             tests = self.tests_for(module, mutant, reach, killers[mutant.where])
             usual_s = sum(reach[t]["cpu_s"] for t in tests)
             text, status = in_fork(
-                lambda at=at, tests=tests: self.attack(module, source, at, tests),
+                lambda mutant=mutant, tests=tests: self.attack(module, tree, mutant, tests),
                 WALL_S,
                 cpu_s=math.ceil(10 * usual_s) + 2,
             )
@@ -183,22 +189,25 @@ class Session:
         else:  # a table or a default: who uses it need not enter the module
             found = list(reach)
 
-        def order(test: str) -> tuple[int, bool, float]:
+        def order(test: str) -> tuple[int, bool, bool, float]:
             known = first.index(test) if test in first[:3] else 3
-            return known, module not in reach[test]["reach"], reach[test]["cpu_s"]
+            others = not Path(test.partition("::")[0]).stem.endswith(f"_{Path(module).name}")
+            return known, others, module not in reach[test]["reach"], reach[test]["cpu_s"]
 
         found.sort(key=order)
         total_s, enough = 0.0, []
         for test in found:
             total_s += reach[test]["cpu_s"]
-            if total_s > ENOUGH_S and enough:
+            if total_s > (ENOUGH_S if mutant.where else 3 * ENOUGH_S) and enough:
                 break
             enough.append(test)
         return enough
 
-    def attack(self, module: str, source: str, at: int, tests: list[str]) -> tuple[int, str]:
-        tree = ast.parse(source)
-        mutators.mutants(tree)[at].plant()
+    def attack(
+        self, module: str, tree: ast.Module, mutant: mutators.Mutant, tests: list[str]
+    ) -> tuple[int, str]:
+        """In a fork: ``tree`` is its own."""
+        mutant.plant()
         try:
             code = compile(ast.fix_missing_locations(tree), str(path_of(module)), "exec")
             name = f"arylcloud.{module.replace('/', '.')}".removesuffix(".__init__")
@@ -232,10 +241,14 @@ def trace(item: pytest.Item, sources: dict[str, str]) -> tuple[int, str]:
 
 def key_of(mutant: mutators.Mutant, source: str) -> str:
     """By the text of the outermost function or class that it is in."""
-    top = next(
-        (n for n in ast.parse(source).body if n.lineno <= mutant.line <= (n.end_lineno or 0)), ast.Pass()
-    )
-    return hashlib.sha256(f"{ast.unparse(top)}\0{mutant.name}".encode()).hexdigest()[:16]
+    text = next((text for first, last, text in _parts(source) if first <= mutant.line <= last), "pass")
+    return hashlib.sha256(f"{text}\0{mutant.name}".encode()).hexdigest()[:16]
+
+
+@functools.lru_cache(maxsize=2)
+def _parts(source: str) -> list[tuple[int, int, str]]:
+    """First line, last line, text, of whatever stands outermost."""
+    return [(n.lineno, n.end_lineno or 0, ast.unparse(n)) for n in ast.parse(source).body]
 
 
 def append(kept: Path, row: dict[str, Any]) -> None:

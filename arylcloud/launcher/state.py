@@ -218,11 +218,10 @@ class JobState:
     @property
     def lineage(self) -> ev.CheckpointCommitted | None:
         """The newest checkpoint that a new epoch may resume from: of the open epoch if it
-        committed one, else the one that it resumed from itself. Damaged ones are passed over."""
+        committed one, else the one that it resumed from itself. Damaged ones are passed over; a drain
+        commits nothing and resumes from nothing."""
         by_key = {c.manifest: c for c in self.checkpoints}
         for epoch in reversed(self.epochs):
-            if epoch.drain:  # runs nothing: what its drained members commit belongs to their epoch
-                continue
             own = [c for c in self.checkpoints if c.epoch == epoch.number and c.manifest not in self.rejected]
             if own:
                 return own[-1]

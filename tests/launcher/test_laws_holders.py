@@ -61,6 +61,10 @@ def test_of_two_offers_the_one_that_fills_most_then_the_members_then_the_newest(
     assert held(A, B, there, job=spec(2), epochs=[]) == {0: A.lease_id, 1: B.lease_id}
     assert held(A, there, job=spec(2), epochs=[]) == {0: there.lease_id}
     assert held(A, there, job=spec(2), epochs=[epoch(1, A)]) == {0: A.lease_id}
+    four = [lease(0, 1), lease(1, 9), *(replace(x, offer=OFFERS[2]) for x in (lease(0, 5), lease(1, 6)))]
+    assert set(held(*four, job=spec(2), epochs=[]).values()) == {x.lease_id for x in four[:2]}, (
+        "the newest of all"
+    )
     more = [replace(x, offer=OFFERS[2]) for x in (lease(0, 8), lease(1, 9), lease(2, 10))]
     assert held(A, B, *more, job=spec(2), epochs=[epoch(1, A, B)]) == {0: A.lease_id, 1: B.lease_id}, (
         "three fill no more than the two that are wanted"
@@ -103,7 +107,8 @@ def test_machines_of_a_move_are_set_aside_while_it_lasts() -> None:
         assert not draft(A, of, state=moving).targets()
     assert ids(draft(A, target, state=moving).targets()) == [target.lease_id]
     assert not draft(A, replace(target, phase=ENDING), state=moving).targets()
-    assert not draft(A, target, state={**moving, "migration_at_s": None}).targets()
+    for over in ({"migration_at_s": None}, {"migration": None}):
+        assert not draft(A, target, state={**moving, **over}).targets(), "where it has moved to is no target"
 
 
 # ---------------------------------------------------------------- what is known of one lease
@@ -157,6 +162,7 @@ def test_who_has_handed_over() -> None:
 
 
 def test_an_epoch_and_a_drain() -> None:
+    assert not draft(A, epochs=[]).draining
     d = draft(A, B, epochs=[epoch(1, A, B, attempt=4)], state={"checkpoints": (saved("m", step=42),)})
     d.open_epoch((), "a machine has left")
     drain = d.state.epochs[-1]

@@ -146,6 +146,15 @@ def test_of_access_once_every_cloud_has_said_so() -> None:
     assert cause(draft(usage, epochs=[], desired=two)) == "usage", "of anything else at once"
 
 
+def test_a_cloud_that_has_let_us_before_is_asked_again() -> None:
+    """Its credentials have expired, and somebody logs in again. One that has only been asked has let us do
+    nothing yet."""
+    let_us = replace(B, phase=LeasePhase.RELEASED, cause="interrupted")
+    assert cause(draft(refused("access"), let_us, epochs=[], state={"history_attempt": 0})) is None
+    only_asked = replace(B, phase=LeasePhase.INTENDED, launched_s=None)
+    assert cause(draft(refused("access"), only_asked, epochs=[])) == "access"
+
+
 def test_a_stop_says_who_has_asked() -> None:
     stop = ev.RequestSeen(number=1, verb="stop", args={}, by="user@host")
     d = draft(A, state={"stop": stop})

@@ -144,6 +144,16 @@ def test_survivors_wait_as_the_rule_says(rule: str, coming: bool, waits: bool) -
         assert ranks(d) == names([A, B])
 
 
+def test_one_survivor_among_those_who_stand_ready_is_enough_for_the_rule() -> None:
+    """C is lost, another stands ready in its place, a fourth is on its way."""
+    d = regroup("replace", coming=True)
+    new = lease(2, 5)
+    four = (A, B, replace(C, **GONE), new, lease(3, 6, phase=LeasePhase.PENDING))
+    said = [*d.observed.beats.values(), beat(new, FREE, 0)]
+    d = draft(*four, job=elastic(most=4, on_node_loss="replace"), epochs=d.state.epochs, beats=said)
+    assert ranks(d) is None
+
+
 def test_who_only_regroups_waits_for_nobody() -> None:
     """All its members are there: one more that is coming is no reason to stand still."""
     more = lease(2, phase=LeasePhase.PENDING)
@@ -350,6 +360,20 @@ def test_what_is_on_a_disk() -> None:
         assert not membership.prefetched(d, d.state.leases[B.lease_id], here), beats
     d.state = replace(d.state, rejected=frozenset({"m"}))
     assert membership.prefetched(d, d.state.leases[B.lease_id], here), "there is none to wait for"
+
+
+def test_the_checkpoint_that_it_resumed_from_will_do_while_there_is_no_other() -> None:
+    d = joining(epochs=[epoch(1, A), epoch(2, A, resume_from="m")], checkpoints=(saved("m", 1),))
+    assert membership.prefetched(d, d.state.leases[B.lease_id], d.state.epochs[1])
+
+
+def test_of_two_that_could_join_both_have_it_on_their_disks() -> None:
+    for on_disk in ("m", None):
+        said = [beat(A), beat(B, FREE, 0, prefetched="m"), beat(C, FREE, 0, prefetched=on_disk)]
+        young = [replace(x, since_s=NOW_S - 5.0) for x in (B, C)]
+        more = {"checkpoints": (saved("m"),)}
+        d = draft(A, *young, job=elastic(), epochs=[epoch(1, A)], beats=said, state=more)
+        assert (membership.change(d, d.state.epochs[0]) is not None) is (on_disk == "m")
 
 
 def test_not_while_it_moves() -> None:

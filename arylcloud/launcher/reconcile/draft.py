@@ -129,9 +129,7 @@ class Draft:
 
     def at_work(self, epoch: Epoch) -> tuple[Lease, ...]:
         """Members whose command may still run, or has not yet committed what it saved."""
-        return tuple(
-            lease for lease in self.members(epoch) if lease.phase in HEARD and not self.settled(lease, epoch)
-        )
+        return tuple(lease for lease in self.members(epoch) if not self.settled(lease, epoch))
 
     def targets(self) -> tuple[Lease, ...]:
         """Machines that the migration under way is bringing up, by slot."""

@@ -73,7 +73,7 @@ def intact(d: Draft, epoch: Epoch) -> bool:
 
 
 def _change(d: Draft, epoch: Epoch) -> Change | None:
-    if epoch.resume_from is not None and epoch.resume_from in d.state.rejected:
+    if epoch.resume_from in d.state.rejected:
         beats = [d.beat(lease) for lease in d.members(epoch)]
         if any(b is not None and b.phase is AgentPhase.BROKEN and b.epoch == epoch.number for b in beats):
             return Change(why=f"{epoch.resume_from} is damaged")
@@ -92,7 +92,7 @@ def _reason(d: Draft, epoch: Epoch | None, coming: set[str]) -> str:
     count = len(coming)
     if epoch is None:
         return "all machines are ready" if count == d.size else f"{count} of {d.size} machines are ready"
-    if epoch.resume_from is not None and epoch.resume_from in d.state.rejected:
+    if epoch.resume_from in d.state.rejected:
         return f"{epoch.resume_from} is damaged: back to the checkpoint before it"
     members = d.members(epoch)
     left = [x for x in members if x.lease_id not in coming]

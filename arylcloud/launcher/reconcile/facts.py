@@ -128,14 +128,11 @@ def _checkpoints(d: Draft) -> None:
         return
     for lease in d.members(epoch):
         beat = d.beat(lease)
-        if (
-            beat is not None
-            and beat.phase is AgentPhase.BROKEN
-            and beat.epoch == epoch.number
-            and epoch.resume_from in (beat.message or "")
-        ):
-            message = beat.message or "cannot be restored"
-            event = ev.CheckpointRejected(manifest=epoch.resume_from, message=message)
+        if beat is None or beat.phase is not AgentPhase.BROKEN or beat.epoch != epoch.number:
+            continue
+        said = beat.message or ""
+        if epoch.resume_from in said:
+            event = ev.CheckpointRejected(manifest=epoch.resume_from, message=said)
             d.note(event, cause_id=f"beat {beat.seq}")
             return
 
@@ -207,9 +204,7 @@ def _absent(d: Draft, lease: Lease) -> bool:
     return _silent(d, lease)
 
 
-def _release(
-    d: Draft, lease: Lease, ended_s: float, cause: EndCause | None, said: str | None = None
-) -> None:
+def _release(d: Draft, lease: Lease, ended_s: float, cause: EndCause | None, said: str | None = None) -> None:
     for training in d.state.trainings:
         if training.lease_id == lease.lease_id and training.stopped_at_s is None:
             trainings.stop(d, lease, training)

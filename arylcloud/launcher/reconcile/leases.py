@@ -32,7 +32,7 @@ def judge(d: Draft) -> None:
             case LeasePhase.INTENDED:
                 _uncertain(d, lease)
             case LeasePhase.PENDING:
-                _ = _too_dear(d, lease) or _doomed(d, lease) or _stopped(d, lease) or _booting(d, lease)
+                _ = _too_dear(d, lease) or _stopped(d, lease) or _booting(d, lease)
             case LeasePhase.READY | LeasePhase.SUSPECT:
                 _ = _too_dear(d, lease) or _broken(d, lease) or _stopped(d, lease) or _lost(d, lease)
             case LeasePhase.DOOMED:
@@ -170,21 +170,18 @@ def _lost(d: Draft, lease: Lease) -> bool:
     return True
 
 
-def _doomed(d: Draft, lease: Lease) -> bool:
+def _doomed(d: Draft, lease: Lease) -> None:
     """Given notice: ended as soon as it has handed over, so that nothing more is paid for it."""
-    if lease.phase is not LeasePhase.DOOMED:
-        return False
     epoch = d.member_epoch
     at_work = epoch is not None and lease in d.at_work(epoch)
     if not at_work and _free_if_taken(d, lease):
-        return False
+        return
     # the cloud's moment may be by another clock than ours: since the notice came, too
     acts_at_s = max(lease.notice_acts_at_s or lease.since_s, lease.since_s)
     overdue = d.now_s > acts_at_s + d.timing.drain_timeout_s
     if at_work and not overdue:
-        return False
+        return
     d.end(lease, "noticed", "it has handed over" if not at_work else "the cloud has not acted on its notice")
-    return True
 
 
 def _free_if_taken(d: Draft, lease: Lease) -> bool:

@@ -75,7 +75,7 @@ def change(d: Draft, epoch: Epoch) -> Change | None:
     out = [x for x in members if x.phase not in HEARD]
     gone = [x for x in out if x.lease_id not in drained]
     doomed = [x for x in members if x.phase is LeasePhase.DOOMED]
-    surplus = [x for x in members if x.phase in HOLDING and x.lease_id not in kept]
+    surplus = [x for x in members if x.lease_id not in kept]
     if gone or silent:
         how = [f"{x.lease_id} is lost" for x in gone] + [f"{x.lease_id} is silent" for x in silent]
         return Change(why=", ".join(how), hurry=True)

@@ -74,9 +74,9 @@ def _nodes(d: Draft, best: int | None) -> int:
 def _asked_for(d: Draft, current: Offer, request: ev.RequestSeen) -> Offer | str:
     """The offer that a request names (or, without a name, that the policy would choose), or why not."""
     wanted = request.args.get("to")
-    if wanted and covers(str(wanted), current):
-        return "it is there already"
     if wanted:
+        if covers(str(wanted), current):
+            return "it is there already"
         named = [o for o in d.desired.ranking if o.key == wanted or covers(str(wanted), o)]
         offers = [o for o in named if o.key != current.key]
         if not offers:

@@ -42,4 +42,4 @@ def _held(d: Draft) -> dict[str, Run]:
         return {}
     ranks = {m.rank: m.lease_id for m in epoch.members}
     stages = [s for r in epoch.pipelines.replicas for s in r.stages]
-    return {ranks[s.rank]: (s.first, s.last) for s in stages if s.rank in ranks}
+    return {ranks[s.rank]: (s.first, s.last) for s in stages}

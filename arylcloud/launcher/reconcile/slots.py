@@ -37,11 +37,10 @@ def trim(d: Draft) -> None:
     """One machine per slot: what a migration left behind, or brought in vain, goes."""
     keep = {lease.lease_id for lease in (*d.holders().values(), *d.targets())}
     epoch = d.member_epoch
-    members = {m.lease_id for m in epoch.members} if epoch else set()
     busy = {lease.lease_id for lease in d.at_work(epoch)} if epoch else set()
     for lease in d.state.open_leases:
         if lease.phase not in (LeasePhase.ENDING, LeasePhase.DOOMED) and lease.lease_id not in keep:
-            if lease.lease_id in busy and lease.lease_id in members:
+            if lease.lease_id in busy:
                 continue  # still working for the open epoch
             if d.elastic and lease.phase is not LeasePhase.INTENDED and len(keep) >= d.size:
                 d.end(lease, "surplus", f"{d.size} machines are wanted")
@@ -56,7 +55,7 @@ def fill(d: Draft) -> None:
     holders = d.holders()
     if len(holders) >= d.size or not _may_replace(d):
         return
-    if d.elastic and holders and not _may_grow(d, len(holders)):
+    if holders and not _may_grow(d, len(holders)):
         return
     offer = _kin(d, holders) if holders else _choice(d)
     if offer is None:
