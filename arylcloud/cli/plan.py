@@ -12,6 +12,7 @@ from arylcloud.core.errors import UsageError
 
 if TYPE_CHECKING:
     from arylcloud.cli.jobfile import Overrides
+    from arylcloud.core.job import JobSpec
 
 app = typer.Typer(add_completion=False)
 
@@ -129,7 +130,26 @@ def plan(
         emit_json({**document(found), **({} if replayed is None else {"backtest": replayed})})
     else:
         show(found)
+        _say_spotless(spec)
         if replayed is not None:
             note(line(replayed))
     if output is not None:
         note(f"written to {output}; run it with `arylcloud launch {output}`")
+
+
+def _say_spotless(spec: JobSpec) -> None:
+    """Of named GPUs whose spot prices nobody here knows: on demand they look like all that there is."""
+    if spec.market == "on_demand" or not spec.resources.accelerators:
+        return
+    from arylcloud.cli.compose import offer_table
+    from arylcloud.cli.output import hanging, note
+    from arylcloud.cli.settings import folders
+    from arylcloud.core.gpus import serving
+    from arylcloud.pricing.select import say_spotless, spotless
+
+    table = offer_table(spec, folders())
+    asked = table.mask("gpu", [name for a in spec.resources.accelerators for name in serving(a.gpu)])
+    if spec.resources.clouds:
+        asked &= table.mask("cloud", spec.resources.clouds)
+    if (text := say_spotless(spotless(table, asked))) is not None:
+        note(hanging(text, 2))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+import numpy as np
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from arylcloud.cli.output import hanging, note, stdout
 from arylcloud.core.clock import SystemClock
-from arylcloud.core.offer import Offer
+from arylcloud.core.offer import Market, Offer
 from arylcloud.core.units import say_duration
 from arylcloud.pricing.doctor import Finding, gaps
 from arylcloud.pricing.livefile import LiveState
-from arylcloud.pricing.select import Query
+from arylcloud.pricing.select import Query, say_spotless, select, spotless
 from arylcloud.pricing.table import UNKNOWN_AS_OF, OfferTable, parse_as_of
 
 NARROW = 100
@@ -39,6 +41,44 @@ def show_offers(
         _note(f"{unplannable} of these without a known whole number of GPUs: listed, not used in plans")
     if missing := absent(table, query):
         _note(f"not in the catalogue: {'; '.join(missing)}")
+    if not offers and not len(matching):
+        for text in what_there_is(table, query, now_s):
+            _note(text)
+    asked = select(table, replace(query, markets=(), max_usd_per_hour=None, priced_since_s=None))
+    named = query.gpus or query.instance_types or query.markets
+    if not named or query.markets == (Market.ON_DEMAND,):
+        return
+    if (text := say_spotless(spotless(table, asked))) is not None:
+        _note(text)
+
+
+def what_there_is(table: OfferTable, query: Query, now_s: float) -> Iterator[str]:
+    """Where nothing matches: each condition that alone stands in the way, and what would."""
+    counted = [text for text in query.gpus if ":" in text]
+    if counted:
+        names = tuple(text.partition(":")[0] for text in query.gpus)
+        rows = table.take(select(table, replace(query, gpus=names)))
+        for name in sorted(set(rows.gpu.tolist())):
+            counts = sorted({int(n) for n in rows.gpu_count[rows.gpu == name].tolist() if n > 0})
+            if counts:
+                sold = " or ".join(
+                    [", ".join(map(str, counts[:-1])), str(counts[-1])] if counts[1:] else [str(counts[0])]
+                )
+                yield f"{rows.gpu_names[name]} is sold {sold} to a machine"
+    if query.priced_since_s is not None:
+        rows = table.take(select(table, replace(query, priced_since_s=None)))
+        if len(rows):
+            newest = rows.as_of_range[1]
+            known = (
+                "of no price of these is the age known"
+                if newest is None
+                else (f"the newest price of these is {age(newest, now_s)} old")
+            )
+            yield f"{known}: `arylcloud prices --refresh` asks anew, a larger --max-age takes older ones"
+    if query.max_usd_per_hour is not None:
+        rows = table.take(select(table, replace(query, max_usd_per_hour=None)))
+        if len(rows) and np.isfinite(rows.usd_per_hour).any():
+            yield f"the cheapest of these costs ${money(float(np.nanmin(rows.usd_per_hour)))}/h a machine"
 
 
 def show_stale(state: LiveState, now_s: float) -> None:

@@ -18,6 +18,8 @@ from arylcloud.pricing.table import MARKETS, UNKNOWN_AS_OF, OfferTable
 Order = Literal["price", "price_per_gpu", "age"]
 Mask = NDArray[np.bool_]
 LOCAL = "local"
+ASKED = ("aws", "gcp", "azure")
+"""Clouds whose prices can be asked for (``providers/registry.SOURCES``, which pricing does not import)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,29 @@ def select(table: OfferTable, query: Query) -> Mask:
     if query.priced_since_s is not None:  # an unknown age is the smallest number there is
         mask &= table.as_of >= query.priced_since_s
     return mask
+
+
+def spotless(table: OfferTable, asked: Mask) -> dict[str, tuple[str, ...]]:
+    """Cloud → GPUs among the ``asked`` rows of which that cloud's on-demand prices are known, and no spot
+    price at all: whether it sells them so is then not known either."""
+    cloud, gpu = table.cloud.astype(np.int64), table.gpu.astype(np.int64)
+    pairs = cloud * (len(table.gpu_names) + 1) + gpu
+    listed, on_spot = (table.market == MARKETS.index(m) for m in (Market.ON_DEMAND, Market.SPOT))
+    found: dict[str, list[str]] = {}
+    for pair in sorted(set(pairs[asked & listed].tolist()) - set(pairs[on_spot].tolist())):
+        i, j = divmod(pair, len(table.gpu_names) + 1)
+        if table.cloud_names[i] in ASKED and j < len(table.gpu_names):  # not those of no known GPU
+            found.setdefault(table.cloud_names[i], []).append(table.gpu_names[j])
+    return {name: tuple(sorted(gpus)) for name, gpus in sorted(found.items())}
+
+
+def say_spotless(found: dict[str, tuple[str, ...]]) -> str | None:
+    """``no spot price is known of aws L4, T4: …``, with the command that asks for them; None: nothing."""
+    if not found:
+        return None
+    names = "; ".join(f"{cloud} {', '.join(gpus)}" for cloud, gpus in found.items())
+    infra = "".join(f" --infra {cloud}" for cloud in found)
+    return f"no spot price is known of {names}: `arylcloud prices --refresh{infra}` asks for them"
 
 
 def order(table: OfferTable, rows: NDArray[Any], by: Order) -> NDArray[np.int64]:

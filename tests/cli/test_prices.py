@@ -17,7 +17,9 @@ from support.offers import offer
 from arylcloud.cli.main import run
 from arylcloud.core.offer import Market
 from arylcloud.pricing.binary import save_file
+from arylcloud.pricing.select import ASKED
 from arylcloud.pricing.table import from_offers
+from arylcloud.providers.registry import SOURCES
 
 FIELDS = [
     *("cloud", "region", "zone", "instance_type", "gpu", "gpu_count", "gpu_mem_gib", "vcpus", "mem_gib"),
@@ -295,3 +297,36 @@ def test_prices_never_imports_pandas_or_an_sdk() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, stdout=subprocess.DEVNULL)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--gpu", "H100:3"), "H100 is sold 1, 2, 4 or 8 to a machine"),
+        (("--gpu", "H100", "--max-age", "1s"), "the newest price of these is "),
+        (("--gpu", "H100", "--max-price", "0.01"), "the cheapest of these costs $1.28/h a machine"),
+        (
+            ("--gpu", "T4", "--infra", "aws", "--use-spot"),
+            "no spot price is known of aws T4: `arylcloud prices --refresh --infra aws` asks for them",
+        ),
+    ],
+)
+def test_where_nothing_matches_it_says_what_there_is(
+    capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], said: str
+) -> None:
+    assert run(["prices", *flags]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert any(line.startswith(said) for line in err.splitlines()), err
+
+
+def test_no_spot_price_is_said_where_it_bears_and_nowhere_else(capsys: pytest.CaptureFixture[str]) -> None:
+    assert set(ASKED) == set(SOURCES)
+    for flags, there in (
+        (["--gpu", "T4"], True),
+        (["--gpu", "T4", "--market", "on_demand"], False),
+        (["--gpu", "H100", "--infra", "aws"], False),
+        (["--infra", "aws"], False),
+    ):
+        assert run(["prices", *flags]) == 0
+        assert ("no spot price is known" in capsys.readouterr().err) is there, flags
