@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from arylcloud.core import events as ev
@@ -138,7 +139,7 @@ def _next_try(d: Draft) -> str:
     )
 
 
-def _kin(d: Draft, holders: dict[int, Lease]) -> Offer | None:
+def _kin(d: Draft, holders: Mapping[int, Lease]) -> Offer | None:
     """The survivors' own offer, so that they are kept. Where that is barred, all move together: the
     survivors are ended (idle, drained) as soon as there is somewhere else to go."""
     epoch = d.member_epoch
