@@ -2,8 +2,9 @@
 
 It checks for Python, fetches the runtime (``runtime.py``), verifies its digest, unpacks it and runs
 the agent; when the agent ends, for whatever reason (SIGKILL too), the machine ends: a machine without
-an agent would be paid for and do nothing. Everything that it says goes to ``boot.log`` in the machine's
-folder, and to the console.
+an agent would be paid for and do nothing. So does one that is booted again, where its cloud starts a stub
+once (``ARYL_CLOUD_INIT``). Everything that it says goes to ``boot.log`` in the machine's folder, and to the
+console.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ FILE_TRIES = 34
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
+# What cloud-init finds in scripts/per-boot it runs at each boot, before user data: so not at this one. Only
+# where this stub is the machine's user data: never on a host on which a machine is but a process.
 _STUB = """\
 #!/bin/sh
 # arylcloud: fetches and starts the agent of one machine. Holds no secrets.
@@ -46,6 +49,12 @@ fail() {
   fi
   end 1
 }
+c="$ARYL_CLOUD_INIT"
+if [ -n "$c" ] && grep -qsF "$ARYL_LEASE_ID" "$c/instance/user-data.txt"; then
+  mkdir -p "$c/scripts/per-boot" && c="$c/scripts/per-boot/arylcloud" &&
+    printf '%s\n' '#!/bin/sh' "$ARYL_POWEROFF" >"$c" && chmod 700 "$c" ||
+    say "no reboot would end this machine"
+fi
 command -v python3 >/dev/null 2>&1 ||
   fail "arylcloud needs Python 3.11 or newer, and this machine's image has no python3"
 cat >boot.py <<'ARYL_BOOT'

@@ -13,6 +13,8 @@ ARYL_CHECK_GPUS      ``1``: they are looked at before work begins; ``own``: as f
 ARYL_CHECKPOINTS     ``memory``: local checkpoints lie in /dev/shm; absent = on the disk
 ARYL_LINGER_S        idle without a launcher for this long, the machine ends itself
 ARYL_POWEROFF        shell command by which the stub ends the machine; absent = its exit does
+ARYL_CLOUD_INIT      cloud-init's folder, where that runs the stub at the first boot only: at any later one
+                     the machine ends; absent = the cloud runs it at each, or never boots a machine again
 ARYL_USER_PYTHONPATH the image's own PYTHONPATH, for the user's processes
 """
 
@@ -45,6 +47,7 @@ PRIVATE = frozenset(
         "ARYL_CHECKPOINTS",
         "ARYL_LINGER_S",
         "ARYL_POWEROFF",
+        "ARYL_CLOUD_INIT",
         "ARYL_USER_PYTHONPATH",
         "ARYL_RUNTIME_SHA256",
         "ARYL_RUNTIME_URL",

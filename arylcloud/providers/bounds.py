@@ -23,6 +23,8 @@ from arylcloud.core.errors import (
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import Machine, MachineSpec
 
+CLOUD_INIT: Final = {"ARYL_CLOUD_INIT": "/var/lib/cloud"}
+"""Of a cloud whose images run user data once per machine, not at each boot: for ``machine_env``."""
 NOTHING_MADE: Final = (CapacityError, QuotaError, AccessError, UsageError, InfeasibleError)
 """What these say of ``create`` (``core.ports``)."""
 

@@ -203,6 +203,30 @@ def test_a_failed_boot_ends_the_machine(job: Job, runtime: tuple[Path, str]) -> 
     assert (job.folder / "machine a" / "off").exists()
 
 
+@pytest.mark.parametrize("whose", ["lease-a", "somebody"])
+def test_a_machine_that_boots_again_ends(
+    job: Job, runtime: tuple[Path, str], tmp_path: Path, whose: str
+) -> None:
+    """Its cloud runs a stub once, so neither agent nor timer would be there. Installed by cloud-init's own
+    machine only: whose user data this stub is."""
+    there = tmp_path / "cloud init"
+    (there / "instance").mkdir(parents=True)
+    mine = {"ARYL_POWEROFF": "touch 'o ff'\n: two lines", "ARYL_CLOUD_INIT": str(there)}
+    text = stub(job, ((job.folder / "none"), runtime[1]), env=mine, lease_id="lease-a")
+    (there / "instance" / "user-data.txt").write_text(text if whose == "lease-a" else f"#!/bin/sh\n: {whose}")
+    assert boot(job, text)[0] == 1
+    hooks = list(there.glob("scripts/*/*"))
+    if whose != "lease-a":
+        assert hooks == []
+        return
+    assert [hook.relative_to(there).as_posix() for hook in hooks] == ["scripts/per-boot/arylcloud"]
+    again = tmp_path / "again"
+    again.mkdir()
+    subprocess.run([hooks[0]], cwd=again, check=True, timeout=60)
+    assert (again / "o ff").exists()
+    assert stat.S_IMODE(hooks[0].stat().st_mode) == 0o700
+
+
 def test_an_agent_that_is_killed_ends_the_machine(job: Job, runtime: tuple[Path, str]) -> None:
     """A machine without its agent is paid for and does nothing."""
     # the command's parent is its supervisor, whose parent is the agent

@@ -27,7 +27,15 @@ from arylcloud.providers.aws.request import request, token_in
 from arylcloud.providers.aws.roles import Newcomers
 from arylcloud.providers.aws.seen import Seen
 from arylcloud.providers.aws.spotprice import SpotPrices
-from arylcloud.providers.bounds import as_asked, iso, not_offered, ordered, user_data_fits, within_cap
+from arylcloud.providers.bounds import (
+    CLOUD_INIT,
+    as_asked,
+    iso,
+    not_offered,
+    ordered,
+    user_data_fits,
+    within_cap,
+)
 from arylcloud.providers.settings import known_only
 from arylcloud.providers.zones import together, turn_of, where_there_is_room
 
@@ -87,7 +95,7 @@ class AwsProvider:
             list_every_s=5.0,
             metadata=_METADATA,
             # An instance's own shutdown is its end: InstanceInitiatedShutdownBehavior below.
-            machine_env={"ARYL_POWEROFF": "shutdown -h now"},
+            machine_env={"ARYL_POWEROFF": "shutdown -h now", **CLOUD_INIT},
         )
 
     # ------------------------------------------------------------ prices

@@ -24,7 +24,15 @@ from arylcloud.providers.azure.quota import Quotas
 from arylcloud.providers.azure.roster import Roster
 from arylcloud.providers.azure.selfend import Roles
 from arylcloud.providers.azure.skus import Skus
-from arylcloud.providers.bounds import as_asked, iso, not_offered, ordered, user_data_fits, within_cap
+from arylcloud.providers.bounds import (
+    CLOUD_INIT,
+    as_asked,
+    iso,
+    not_offered,
+    ordered,
+    user_data_fits,
+    within_cap,
+)
 from arylcloud.providers.settings import known_only
 from arylcloud.providers.sightings import Sightings
 
@@ -107,7 +115,7 @@ class AzureProvider:
             boot_s=240.0,
             list_every_s=5.0,
             metadata=metadata,
-            machine_env={"ARYL_POWEROFF": ends},
+            machine_env={"ARYL_POWEROFF": ends, **CLOUD_INIT},
         )
 
     # ------------------------------------------------------------ prices
