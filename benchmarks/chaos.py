@@ -65,6 +65,7 @@ def table(outcome: Outcome, cpu_s: float) -> str:
         *((f"ended: {how}", str(number)) for how, number in outcome.ended.items()),
         *((what, str(number)) for what, number in outcome.counts.items()),
         ("the world's own bill, to the micro-dollar the report's", f"${outcome.usd:,.6f}"),
+        ("what came after its job's end, ended itself, and is in no report", f"${outcome.beyond_usd:,.6f}"),
     ]
     wide = max(len(what) for what, _ in rows)
     lines = [f"{what:<{wide}}  {value:>12}" for what, value in rows]

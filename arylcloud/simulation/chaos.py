@@ -21,7 +21,7 @@ from arylcloud.launcher.fold import replay
 from arylcloud.simulation.chaos_job import ChaosJob
 from arylcloud.simulation.chaos_launcher import Home, Tally
 from arylcloud.simulation.chaos_sky import Sky
-from arylcloud.simulation.checker import Violation, check
+from arylcloud.simulation.checker import Violation, came_too_late, check
 from arylcloud.simulation.story import Story
 
 BEGAN_S = 1_000_000.0
@@ -46,6 +46,9 @@ class Outcome:
     violations: tuple[Violation, ...]
     counts: dict[str, int]
     usd: float
+    """The world's own bill of all machines but the next: the reports' sum, to the micro-dollar."""
+    beyond_usd: float
+    """Of machines that their clouds had denied and listed after their job's end: in no report."""
     simulated_s: float
 
 
@@ -174,7 +177,7 @@ class Chaos:
         ended: Counter[str] = Counter()
         counts: Counter[str] = Counter()
         violations: list[Violation] = []
-        bill = 0
+        bill = beyond = 0
         for job in self.all:
             story, broken = self._judge(job)
             violations += broken
@@ -193,7 +196,10 @@ class Chaos:
             counts["checkpoints committed"] += len(story.commits)
             counts["interruptions"] += state.interruptions
             counts["migrations"] += state.migrations_done
-            bill += sum(m.bill_micro or 0 for m in story.machines)
+            late = [m for m in story.machines if came_too_late(m, story.written_s.get(len(story.records)))]
+            counts["machines that came after their job's end"] += len(late)
+            beyond += sum(m.bill_micro or 0 for m in late)
+            bill += sum(m.bill_micro or 0 for m in story.machines if m not in late)
         counts["launchers begun"] = self.tally.begun
         counts["launchers killed"] = self.tally.killed
         counts["launchers refused (exit 6)"] = self.tally.refused
@@ -210,5 +216,6 @@ class Chaos:
             violations=tuple(violations),
             counts=dict(counts),
             usd=bill / 1e6,
+            beyond_usd=beyond / 1e6,
             simulated_s=self.clock.at_s - BEGAN_S,
         )

@@ -138,7 +138,7 @@ def nothing_leaks(story: Story) -> Iterator[str]:
     for machine in story.machines:
         if machine.ended_s is None:
             yield f"{machine.instance_id} ({machine.lease_id}) is still paid for"
-        elif _denied(machine, end):
+        elif came_too_late(machine, end):
             continue
         elif end is not None and machine.in_time and machine.landed_s < end < machine.ended_s:
             yield f"{machine.instance_id} ended at {machine.ended_s:.0f} s, after its job at {end:.0f} s"
@@ -167,7 +167,7 @@ def money_adds_up(story: Story) -> Iterator[str]:
     said = {(cost.lease_id, cost.instance_id): cost for cost in report.leases}
     for machine in story.machines:
         cost = said.pop((machine.lease_id, machine.instance_id), None)
-        if machine.bill_micro is None or _denied(machine, story.written_s.get(len(story.records))):
+        if machine.bill_micro is None or came_too_late(machine, story.written_s.get(len(story.records))):
             continue  # see ``nothing_leaks``
         known = None if cost is None or cost.micro is None else cost.micro.total
         if known != machine.bill_micro:
@@ -326,8 +326,9 @@ def _decided(story: Story) -> dict[tuple[str, str], int]:
     return found
 
 
-def _denied(machine: MachineTruth, end: float | None) -> bool:
-    """Its cloud said that it had none, made it all the same, and listed it when the job was over."""
+def came_too_late(machine: MachineTruth, end: float | None) -> bool:
+    """Its cloud said that it had none, made it all the same, and listed it when the job was over: nobody
+    could know of it, and it ended itself. It is in no report."""
     if not machine.denied or end is None or machine.ended_s is None or machine.listed_s < end:
         return False
     return machine.ended_s <= machine.landed_s + LINGER_S

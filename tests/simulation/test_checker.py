@@ -12,7 +12,7 @@ import pytest
 from arylcloud.core import events as ev
 from arylcloud.core.phases import JobPhase
 from arylcloud.simulation.chaos import STEP_S, Chaos
-from arylcloud.simulation.checker import LAWS, check
+from arylcloud.simulation.checker import LAWS, came_too_late, check
 from arylcloud.simulation.story import Call, Commit, Kept, MachineTruth, Story
 
 
@@ -261,6 +261,8 @@ def test_one_that_was_denied_and_listed_too_late_ends_itself(story: Story) -> No
         return {v.law for v in check(replace(story, machines=(*story.machines, machine)))}
 
     assert not found(late)
+    assert came_too_late(late, end_s)
+    assert not any(came_too_late(machine, end_s) for machine in story.machines)
     for change in ({"denied": False}, {"listed_s": end_s - 1.0}, {"ended_s": end_s + 700.0}):
         assert {"nothing_leaks", "money_adds_up"} <= found(replace(late, **change))
 
