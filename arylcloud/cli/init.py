@@ -21,7 +21,7 @@ def init(
     name: Annotated[str | None, typer.Option("--name", "-n", help="Name of the job.")] = None,
     run: Annotated[str | None, typer.Option("--run", help="Command that trains.")] = None,
     gpus: Annotated[
-        str | None, typer.Option("--gpus", help="NAME:N, several with commas; empty = any.")
+        str | None, typer.Option("--gpus", "--gpu", help="NAME:N, several with commas; empty = any.")
     ] = None,
     profile: Annotated[
         str | None, typer.Option("--profile", help="Throughput profile (`profile list`).")

@@ -40,7 +40,7 @@ FLAGS: Final[dict[str, tuple[Any, Any]]] = {
     "market": _text("--market", "MARKET", "auto, spot or on_demand."),
     "use_spot": (Annotated[bool, typer.Option("--use-spot", help="Spot only.")], False),
     "nodes": _text("--nodes", "N", "Machines: 2, or 1..4."),
-    "gpus": _text("--gpus", "GPUS", "N or NAME:N per machine."),
+    "gpus": _text("--gpus", "GPUS", "N or NAME:N per machine.", "--gpu"),
     "infra": _several(
         "--infra", "PLACE", "CLOUD, CLOUD/REGION or …/ZONE; `local` = this machine. Repeatable."
     ),

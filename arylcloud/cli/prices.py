@@ -28,7 +28,11 @@ def prices(
     ctx: typer.Context,
     gpu: Annotated[
         list[str] | None,
-        typer.Option(help="GPU, with a count per machine if it matters: A100, a100-80gb:8. May be repeated."),
+        typer.Option(
+            "--gpu",
+            "--gpus",
+            help="GPU, with a count per machine if it matters: A100, a100-80gb:8. May be repeated.",
+        ),
     ] = None,
     cloud: Annotated[list[str] | None, typer.Option(help="aws, azure, gcp. May be repeated.")] = None,
     region: Annotated[list[str] | None, typer.Option(help="us-east-1 or aws/us-east-1.")] = None,

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from arylcloud.cli.output import hanging, note, stdout
 from arylcloud.core.clock import SystemClock
+from arylcloud.core.gpus import split_request
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.units import say_duration
 from arylcloud.pricing.doctor import Finding, gaps
@@ -54,9 +55,9 @@ def show_offers(
 
 def what_there_is(table: OfferTable, query: Query, now_s: float) -> Iterator[str]:
     """Where nothing matches: each condition that alone stands in the way, and what would."""
-    counted = [text for text in query.gpus if ":" in text]
-    if counted:
-        names = tuple(text.partition(":")[0] for text in query.gpus)
+    asked = [split_request(text) for text in query.gpus]
+    if any(count is not None for _, count in asked):
+        names = tuple(name for name, _ in asked)
         rows = table.take(select(table, replace(query, gpus=names)))
         for name in sorted(set(rows.gpu.tolist())):
             counts = sorted({int(n) for n in rows.gpu_count[rows.gpu == name].tolist() if n > 0})

@@ -9,6 +9,7 @@ aws/karpenter-provider-aws, dstackai/gpuhunt and the vendors' pages; ``flags`` s
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -298,10 +299,24 @@ def lacks(name: str, precision: str) -> str | None:
     return None
 
 
+_TIMES: Final = re.compile(
+    r"(?:(?P<first>[1-9][0-9]?)\s*[xX×]\s*)?(?P<name>.+?)(?:\s*[xX×]\s*(?P<last>[1-9][0-9]?))?"
+)
+
+
 def split_request(text: str) -> tuple[str, int | None]:
-    """``NAME`` or ``NAME:COUNT`` in its parts, the name as it stands; UsageError for a bad count."""
+    """``NAME``, ``NAME:COUNT``, ``8xNAME`` or ``NAMEx8`` in its parts, the name as it stands; UsageError for
+    a bad count.
+
+    >>> split_request("8xH100"), split_request("h100 x 8"), split_request("RTXA6000")
+    (('H100', 8), ('h100', 8), ('RTXA6000', None))
+    """
     name, colon, count = text.strip().partition(":")
     if not colon:
+        times = None if find(name) else _TIMES.fullmatch(name)
+        counts = [] if times is None else [n for n in (times["first"], times["last"]) if n]
+        if times is not None and len(counts) == 1 and (times["first"] or find(times["name"])):
+            return times["name"], int(counts[0])
         return name, None
     if not count.strip().isdecimal() or int(count) < 1:
         raise UsageError(f"{text!r}: a whole number of GPUs ≥ 1 is expected after the colon", hint="A100:8")

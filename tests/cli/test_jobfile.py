@@ -321,3 +321,16 @@ def test_no_file_and_no_text(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_bytes(b"run: \xff\xfe")
     with pytest.raises(UsageError, match="UTF-8"):
         load_job(tmp_path / "b.yaml")
+
+
+@pytest.mark.parametrize("text", ["H100:8", "8xH100", "h100x8", "8 x h100", "H100 × 8"])
+def test_a_number_of_gpus_is_read_as_people_write_it(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "j.yaml"
+    path.write_text(f"run: x\nresources: {{accelerators: '{text}'}}\n")
+    (found,) = load_job(path)[0].resources.accelerators
+    assert (found.gpu, found.count) == ("H100", 8)
+    path.write_text("run: x\n")
+    assert load_job(path, Overrides(gpus=text))[0].resources.accelerators == (found,)
+    path.write_text("run: x\nresources: {accelerators: 8xH100x2}\n")
+    with pytest.raises(UsageError, match="no GPU is known"):
+        load_job(path)
