@@ -21,7 +21,8 @@ from arylcloud.core.offer import Market, Offer
 from arylcloud.core.plan import Candidate, Plan
 from arylcloud.core.ports import Provider
 from arylcloud.launcher.actions import Desired, DueStart, MoveAdvice, Observed, Scaling, Timing
-from arylcloud.launcher.duedate import late, way_out, within_limits
+from arylcloud.launcher.duedate import late, let_go, way_out, within_limits
+from arylcloud.launcher.duesize import takes_all, whole
 from arylcloud.launcher.offers import barred
 from arylcloud.launcher.queueview import held_to, on_gpu
 from arylcloud.launcher.quotes import KEEP_S, Quotes, deciding
@@ -115,6 +116,8 @@ class Desires:
         spec, here = remaining(state, now_s), _where_it_runs(state)
         if state.size_pinned and state.size is not None:
             spec = dataclasses.replace(spec, nodes_min=state.size, nodes_max=state.size)
+        elif takes_all(state) and state.attempts:  # (it begins on what was confirmed)
+            spec = dataclasses.replace(spec, nodes_min=whole(state))
         quoted = self._quoted(state, here, now_s)
         also = () if here is None else (here,)
         plan = within_limits(spec, lambda spec: self.plan(spec, quoted=quoted, also=also))
@@ -143,8 +146,9 @@ class Desires:
         if wanted != self._scaled_for or now_s - self._scaled_at_s >= pause_s:
             quoted = self._quoted(state, here, now_s)
             try:
+                left = remaining(state, now_s)
                 self._scaling = scaling_of(
-                    remaining(state, now_s),
+                    (takes_all(state) and let_go(left)) or left,  # by time: its policy sees to the deadline
                     here,
                     sizes,
                     lambda spec: self.plan(spec, quoted=quoted, also=(here,)),

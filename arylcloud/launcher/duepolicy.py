@@ -19,15 +19,12 @@ from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.plan import Plan
 from arylcloud.launcher.actions import DueStart, MoveAdvice, Observed, Timing
+from arylcloud.launcher.duesize import OFF, shrinks_by_policy, whole
 from arylcloud.launcher.dueview import TICKS, Due, due_of
 from arylcloud.launcher.state import JobState
 from arylcloud.planner.deadline.guard import EPS_H, cheapest_on_demand, may_move, must_start, safe
 from arylcloud.planner.deadline.registry import DEFAULT, POLICIES
 from arylcloud.planner.deadline.view import START, SWITCH, DeadlinePolicy, View
-
-OFF: Final = "off"
-"""In a job's file: the launcher's own rules."""
-
 
 AGAIN_S: Final = 60.0
 CALM: Final = 3.0
@@ -35,10 +32,12 @@ CALM: Final = 3.0
 
 
 def policy_of(spec: JobSpec) -> DeadlinePolicy | None:
-    """None: no deadline, a job that is never started again, a size that may change, or ``off``."""
+    """None: no deadline, a job that is never started again or stops when its size changes, or ``off``."""
     if spec.constraints.deadline_s is None or spec.policy == OFF or spec.market == "on_demand":
         return None
-    if spec.nodes_min != spec.nodes_max or spec.recovery == "none" or spec.on_node_loss == "fail":
+    if spec.recovery == "none" or spec.on_node_loss == "fail":
+        return None
+    if spec.nodes_min != spec.nodes_max and not shrinks_by_policy(spec):
         return None
     return POLICIES.get(spec.policy or DEFAULT)
 
@@ -76,7 +75,9 @@ def asked(
     if must_leave(due):
         action, target = START, int(cheapest_on_demand(view)[0][0])
     to = due.offer(target) if action in (START, SWITCH) else None
-    return None, None if to is None or state.migration is not None else _move(policy, due, target, to)
+    if to is None or state.migration is not None:
+        return None, None
+    return None, _move(policy, due, target, to, whole(state))
 
 
 def must_leave(due: Due) -> bool:
@@ -163,7 +164,7 @@ def _time(hours: float) -> str:
     return f"{hours:.1f} h" if abs(hours) >= 1.0 else f"{hours * 60:.1f} min"
 
 
-def _move(policy: DeadlinePolicy, due: Due, target: int, to: Offer) -> MoveAdvice:
+def _move(policy: DeadlinePolicy, due: Due, target: int, to: Offer, nodes: int) -> MoveAdvice:
     view = due.view
     usd = np.concatenate((view.spot_usd[0], view.on_demand_usd[0]))
     saved = float(usd[int(view.machine[0])] - usd[target])
@@ -179,5 +180,6 @@ def _move(policy: DeadlinePolicy, due: Due, target: int, to: Offer) -> MoveAdvic
         saving_usd=saved * float(view.work_h[0]),
         move_usd=float(usd[target]) * view.market.startup_h + egress,
         why=why,
+        nodes=nodes,
         urgent=True,
     )

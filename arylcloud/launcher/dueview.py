@@ -18,6 +18,7 @@ from arylcloud.core.offer import Offer
 from arylcloud.core.phases import LeasePhase
 from arylcloud.core.plan import Candidate, Plan
 from arylcloud.launcher.actions import Observed, Timing
+from arylcloud.launcher.duesize import fewest, takes_all, whole
 from arylcloud.launcher.offers import barred
 from arylcloud.launcher.sightings import looks, remembered
 from arylcloud.launcher.state import JobState, Lease
@@ -176,15 +177,17 @@ def _here(state: JobState) -> Here | None:
     epoch = next((e for e in reversed(state.epochs) if e.members), None)
     if epoch is not None and epoch.number > state.history_epoch:
         members = [state.leases[m.lease_id] for m in epoch.members]
-        if all(x.phase in _HOLDING for x in members) and len(members) == state.wanted:
+        if all(x.phase in _HOLDING for x in members) and len(members) >= fewest(state):
             works = state.epochs[-1] is epoch and any(t.epoch == epoch.number for t in state.trainings)
             return members[0].offer, members[0], works
     by_offer: dict[str, list[Lease]] = {}
     for lease in held:
         by_offer.setdefault(lease.offer.key, []).append(lease)
     for leases in by_offer.values():
-        if len({x.index for x in leases}) >= state.wanted:
-            return leases[0].offer, max(leases, key=lambda x: x.intended_at_s), False
+        if len({x.index for x in leases}) >= fewest(state):
+            by_age = sorted(leases, key=lambda x: x.intended_at_s)
+            youngest = by_age[fewest(state) - 1] if takes_all(state) else by_age[-1]
+            return leases[0].offer, youngest, False
     return None
 
 
@@ -193,7 +196,7 @@ def _able(state: JobState, plan: Plan, now_market_s: float, here: Offer | None) 
     found, bars = [], [bar for bar in state.bars if bar.code not in SOFT]
     for c in plan.candidates:
         figures = c.hours is not None and c.usd is not None and c.throughput
-        if not figures or c.nodes != state.wanted or c.offer.usd_per_hour is None:
+        if not figures or c.nodes != whole(state) or c.offer.usd_per_hour is None:
             continue
         if c.throughput_unit != plan.candidates[0].throughput_unit:
             continue
@@ -283,7 +286,7 @@ def _measured(
     for ran in {t.epoch: t for t in reversed(state.trainings)}.values():
         offer, epoch = state.leases[ran.lease_id].offer, epochs[ran.epoch]
         beat = observed.beats.get(ran.lease_id)
-        if len(epoch.members) != state.wanted:
+        if len(epoch.members) != whole(state):
             continue
         if ran.stopped_at_s is not None:
             steps, took_s = max(0, (ran.last_step or 0) - ran.first_step), ran.stopped_at_s - ran.started_at_s
@@ -322,6 +325,7 @@ def _startup_h(state: JobState, boot_h: float, unsaved_h: float) -> float:
         for t in state.trainings
         if t.epoch == _first_epoch_of(state, t.lease_id)
         and state.leases[t.lease_id].purpose in ("start", "replace")
+        and not (takes_all(state) and _joined(state, t.epoch))
     ]
     newest = state.lineage
     gb = newest.total_bytes / 1e9 if newest is not None else (state.spec.checkpoint.size_gb or 0.0)
@@ -334,8 +338,8 @@ def _gaps_s(state: JobState) -> list[float]:
     """Between the last saves, whatever epoch they are of: a machine that has just begun saves no more often
     than the one before it, and where it did, the job would go back and forth."""
     begun = {t.epoch: t.started_at_s for t in reversed(state.trainings)}
-    newest, found = state.checkpoints[-RECENT_SAVES:], []
-    for before, after in zip((None, *newest), newest, strict=False):
+    found, pairs = [], list(zip((None, *state.checkpoints), state.checkpoints, strict=False))
+    for before, after in pairs[-RECENT_SAVES:]:
         since_s = before.saved_at_s if before and before.epoch == after.epoch else begun.get(after.epoch)
         if since_s is not None:
             found.append(after.saved_at_s - since_s)
@@ -347,6 +351,13 @@ def _first_epoch_of(state: JobState, lease_id: str) -> int | None:
         (e.number for e in state.epochs if any(m.lease_id == lease_id for m in e.members)),
         None,
     )
+
+
+def _joined(state: JobState, number: int) -> bool:
+    """Others were at work already: who joins waits for a moment that suits them."""
+    before = [e for e in state.epochs if e.members and e.number < number]
+    now = {m.lease_id for e in state.epochs if e.number == number for m in e.members}
+    return bool(before) and any(m.lease_id in now for m in before[-1].members)
 
 
 def _machine(

@@ -15,7 +15,7 @@ from arylcloud.core.job import JobSpec, MarketChoice, Objective, Resources
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.plan import Candidate, Plan
 from arylcloud.launcher.actions import Scaling
-from arylcloud.launcher.duedate import let_go
+from arylcloud.launcher.duedate import HURRY, let_go
 from arylcloud.planner.migrate import running_usd
 
 
@@ -57,7 +57,7 @@ def scaling_of(
         best=best,
         loss=loss,
         handover=per_hour * hours,
-        boot=objective.cost_weight * _boot_usd(biggest),
+        boot=objective.cost_weight * _boot_usd(biggest) + _boot_h(spec, biggest),
     )
 
 
@@ -89,6 +89,13 @@ def _on(spec: JobSpec, here: Offer) -> JobSpec:
 def _value(objective: Objective, candidate: Candidate) -> float:
     hours = 0.0 if candidate.hours is None else candidate.hours.p50
     return objective.cost_weight * running_usd(candidate) + objective.usd_per_hour_of_waiting * hours
+
+
+def _boot_h(spec: JobSpec, candidate: Candidate) -> float:
+    """Of a job that goes by time, what one machine more costs: the part of the work that is done before it is
+    up, where that was to be its own."""
+    rate = candidate.offer.usd_per_hour
+    return _boot_usd(candidate) / rate / candidate.nodes if rate and spec.objective == HURRY else 0.0
 
 
 def _boot_usd(candidate: Candidate) -> float:

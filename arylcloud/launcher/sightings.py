@@ -1,7 +1,8 @@
 """What a job has seen of spot capacity, from its journal: the memory of its deadline policy. Pure.
 
 Every machine that was had says that there was capacity as long as it lived, a refusal for want of it and a
-loss say that there was none. Of a gang, all or nothing: capacity is there while all its machines are.
+loss say that there was none. Of a gang, all or nothing: capacity is there while all its machines are; of an
+elastic one, while enough of them are.
 Nothing is probed: what nobody has asked for is not known.
 """
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from arylcloud.core.offer import Market
 from arylcloud.core.phases import LeasePhase
+from arylcloud.launcher.duesize import fewest, takes_all
 from arylcloud.launcher.state import JobState, Lease
 from arylcloud.planner.deadline.lives import Lives
 from arylcloud.planner.deadline.sightings import Sightings
@@ -47,16 +49,20 @@ def looks(state: JobState, now_s: float) -> tuple[Look, ...]:
     found: list[Look] = []
     for key, leases in by_offer.items():
         spans = [_span(state, lease, now_market_s) for lease in leases if lease.launched_s is not None]
-        for begin_s, end_s, lost in _whole(spans, state.wanted):
+        whole = _whole(spans, fewest(state))
+        for begin_s, end_s, lost in whole:
             last_s = max(begin_s, end_s - SEEN_S) if lost else end_s
             steps = int((last_s - begin_s) // STEP_S)
             at = [begin_s + i * STEP_S for i in range(steps + 1)]
             found += [Look(at_s=s, key=key, up=True) for s in dict.fromkeys((*at, last_s))]
-        found += [Look(at_s=end_s, key=key, up=False) for _, end_s, lost in spans if lost]
+        shrinks = takes_all(state)
+        gone = whole if shrinks else spans
+        found += [Look(at_s=end_s, key=key, up=False) for _, end_s, lost in gone if lost]
         for lease in leases:
             if lease.refusal is not None and lease.refusal.kind == "capacity":
                 at_s = state.market_clock.market_s(lease.ended_at_s or lease.intended_at_s)
-                found.append(Look(at_s=min(at_s, now_market_s), key=key, up=False))
+                if not (shrinks and any(begin_s <= at_s <= end_s for begin_s, end_s, _ in whole)):
+                    found.append(Look(at_s=min(at_s, now_market_s), key=key, up=False))
     return tuple(sorted(found, key=lambda look: (look.at_s, not look.up)))
 
 

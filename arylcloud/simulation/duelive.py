@@ -130,6 +130,7 @@ class DueLive:
             journal_id=self.journal.journal_id,
             market_origin_s=0.0,
             market_scale=1.0,
+            nodes=self.confirmed(steps),
         )
         self.journal.append(JOB_ID, self.clock.at_s, "cli", submitted, None, mirror=store)
         self.launcher = build(
@@ -150,6 +151,10 @@ class DueLive:
             probe=no_probe,
         )
         self.state = self.launcher.start()
+
+    def confirmed(self, steps: int) -> int | None:
+        """The number of machines that a user has confirmed; None: all."""
+        del steps
 
     def spec(self, steps: int) -> JobSpec:
         rate = InlineRate(gpu="V100", count=1, rate=1.0 / self.step_s / self.machines)

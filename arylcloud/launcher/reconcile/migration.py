@@ -8,6 +8,7 @@ from arylcloud.core import events as ev
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.launcher.actions import MoveAdvice
+from arylcloud.launcher.duesize import fewest, takes_all
 from arylcloud.launcher.offers import barred, covers
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.reconcile.epochs import handed_over, intact
@@ -110,7 +111,7 @@ def _go_on(d: Draft, epoch: Epoch) -> None:
     targets = {lease.index: lease for lease in d.targets()}
     migration = d.state.migration
     wanted = d.size if migration is None or migration.nodes is None else migration.nodes
-    if len(targets) < wanted:
+    if len(targets) < (fewest(d.state) if takes_all(d.state) else wanted):
         d.note(ev.MigrationEnded(done=False, text=f"the new machine is not to be had: {_fate(d)}"))
         return
     if not intact(d, epoch) and not (d.draining and _whole(d, epoch)):
@@ -125,7 +126,7 @@ def _go_on(d: Draft, epoch: Epoch) -> None:
     if any(c.epoch == epoch.number for c in d.state.commands_ended):
         return  # a rank has finished: the others are about to
     old = d.members(epoch)
-    if not handed_over(d, epoch, Change(why=f"moving to {targets[0].offer.key}")):
+    if not handed_over(d, epoch, Change(why=f"moving to {targets[min(targets)].offer.key}")):
         return
     members_offer, started_s = targets[min(targets)].offer, d.state.migration_at_s
     took_usd = _double_usd(d, targets.values())

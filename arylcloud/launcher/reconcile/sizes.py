@@ -7,6 +7,7 @@ import math
 from arylcloud.core import events as ev
 from arylcloud.core.offer import Offer
 from arylcloud.launcher.actions import Scaling
+from arylcloud.launcher.duesize import takes_all
 from arylcloud.launcher.reconcile.draft import Draft
 
 
@@ -51,7 +52,11 @@ def never_again(d: Draft) -> bool:
 def for_offer(d: Draft, offer: Offer) -> None:
     """A start on another offer than the one that was confirmed has that one's best size."""
     best = d.desired.sizes.get(offer.key)
-    if not d.elastic or d.state.size_pinned or not d.state.attempts or best is None:
+    if takes_all(d.state) and d.desired.due is not None:
+        best = d.state.spec.nodes_max
+    elif not d.state.attempts:
+        return
+    if not d.elastic or d.state.size_pinned or best is None:
         return
     best = _clipped(d, best)
     if best != d.size:
@@ -94,7 +99,9 @@ def _advise(d: Draft) -> None:
     worth = gain(scaling, d.size, best, boots=max(0, best - d.size))
     if worth is not None and worth > 0:
         why = f"worth ${worth:,.2f} over the work that is left, hand-over included"
-        if math.isinf(worth):
+        if takes_all(d.state):
+            why = f"all that may be had, for its deadline: {worth:.2f} h sooner"
+        elif math.isinf(worth):
             why = f"no plan for {d.size} machines meets the job's limits (p90)"
         d.note(ev.SizeChosen(nodes=best, code="plan", why=why), cause_id="advice")
 

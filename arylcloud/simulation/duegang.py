@@ -1,0 +1,99 @@
+"""The real launcher on a trace as in ``duelive``, with an elastic gang: beside ``deadline.elastic``'s replay.
+
+A zone has as many machines as the trace says; of too many, the youngest are lost. A gang of n works at the
+speed that the planner expects of n machines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from arylcloud.core.job import InlineRate, JobSpec, ProfileRef
+from arylcloud.core.offer import Market, Offer
+from arylcloud.planner.scaling import step
+from arylcloud.simulation.deadline.elastic import Gang, Sizes
+from arylcloud.simulation.duelive import DueLive
+from arylcloud.simulation.spottraces import SpotTrace, rows_at
+
+GPU: Final = "A100"
+PER_NODE: Final = 8
+PART_S: Final = 360.0
+REGAIN_H: Final = 5 / 60
+"""In the replay, of a change of size: half of what is not saved, and two steps to begin anew."""
+
+
+def planned(least: int, most: int) -> Gang:
+    """Speeds as the planner has them of machines with 8 GPUs."""
+    alone = [step(GPU, (PER_NODE, 1), (PER_NODE, n)).factor for n in range(1, most + 1)]
+    speed = np.array([0.0, *alone]) / alone[-1]
+    speed[:least] = 0.0
+    return Gang(least=least, most=most, speed=speed, regain_h=REGAIN_H)
+
+
+def in_parts(trace: SpotTrace, most: int, seed: int, *, up_h: float = 8.0, down_h: float = 2.0) -> SpotTrace:
+    """Of zones with all or nothing, ones with some of ``most`` machines: each of these comes and goes
+    (exponential times) while the zone has any at all."""
+    rng, zones = np.random.default_rng(seed), []
+    rows = rows_at(trace, int(trace.span_s / PART_S), PART_S)
+    leave, come = 1 - np.exp(-PART_S / 3600 / np.array([up_h, down_h]))
+    for zone, row in zip(trace.zones, rows, strict=True):
+        there = rng.random(most) < up_h / (up_h + down_h)
+        count = np.empty(row.size, dtype=np.int64)
+        for i, draws in enumerate(rng.random((row.size, most))):
+            there = np.where(there, draws >= leave, draws < come)
+            count[i] = there.sum()
+        zones.append(
+            replace(
+                zone,
+                offset_s=np.arange(row.size) * PART_S,
+                available=np.where(zone.available[row] > 0, count, 0),
+                spot_usd_per_hour=zone.spot_usd_per_hour[row],
+                on_demand_usd_per_hour=zone.on_demand_usd_per_hour[row],
+            )
+        )
+    return replace(trace, zones=tuple(zones))
+
+
+@dataclass(slots=True, kw_only=True)
+class GangLive(DueLive):
+    sizes: Sizes
+
+    def __post_init__(self) -> None:
+        self.machines = self.sizes.gang.most
+        DueLive.__post_init__(self)
+        self.agents.pace = dict(enumerate(self.sizes.gang.speed.tolist()))
+
+    def spec(self, steps: int) -> JobSpec:
+        alone = step(GPU, (PER_NODE, 1), (PER_NODE, self.machines)).factor
+        rate = InlineRate(gpu=GPU, count=PER_NODE, rate=1.0 / self.step_s / alone)
+        profile = ProfileRef(rates=(rate,), unit="samples/s", batch=1.0)  # more machines, more samples a step
+        return replace(
+            DueLive.spec(self, steps), profile=profile, nodes_min=self.sizes.gang.least, on_node_loss="shrink"
+        )
+
+    def confirmed(self, steps: int) -> int | None:
+        return self._plan(self.spec(steps), quoted=(), also=()).chosen.nodes
+
+    def _offer(self, place: str, market: Market, usd: float) -> Offer:
+        plain = DueLive._offer(self, place, market, usd)
+        return replace(
+            plain,
+            instance_type="p4d.24xlarge",
+            gpu=GPU,
+            gpu_count=PER_NODE,
+            gpu_mem_gib=40.0,
+            vcpus=96.0,
+            mem_gib=1152.0,
+        )
+
+    def _weather(self, tick: int) -> None:
+        row = min(self.start + tick, self.grid.up.shape[0] - 1)
+        for zone, offer in enumerate(self.offers[: len(self.grid.places)]):
+            room = int(self.sizes.machines[row, zone])
+            self.world.room[offer.key] = room
+            there = [m for m in self.world.alive if m.spec.offer.key == offer.key]
+            for machine in there[room:]:
+                self.world.interrupt(machine.instance_id)
