@@ -1,6 +1,10 @@
 """The real launcher under a deadline policy, beside the replay of that policy: cost and lateness by setting.
 
-    python benchmarks/deadline_live.py [--policy default] [--work-h 8] [--starts 4] [--seeds 1,2] [--write]
+    python benchmarks/deadline_live.py [--policy default] [--work-h 8] [--starts 4] [--seeds 1,2]
+        [--gang 2..4] [--write]
+
+``--gang``: an elastic gang on zones that often have only some of its machines, beside the launcher's own
+rules (``policy: off``) on the same starts.
 
 Invented zones in three regions; real journal, observer, executor, reconcile and planner in a world in memory
 that follows the trace (``arylcloud/simulation/duelive.py``). Exit code 1 if a deadline is missed that the
@@ -18,15 +22,19 @@ import time
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arylcloud.planner.deadline.registry import deadline_policy
+from arylcloud.simulation.deadline.elastic import elastic_grid, elastic_replay
 from arylcloud.simulation.deadline.invent import invented
 from arylcloud.simulation.deadline.replay import Job, replay
 from arylcloud.simulation.deadline.sweep import drawn_starts, flat_egress, market_of
-from arylcloud.simulation.duelive import DueLive, named
+from arylcloud.simulation.duegang import GangLive, in_parts, planned
+from arylcloud.simulation.duelive import DueLive, Lived, named
 from arylcloud.simulation.spottraces import grid
 
 RATIOS = (0.6, 0.8, 0.9)
+GANG_RATIOS = (0.4, 0.6, 0.8)
 STARTUP_H = 0.2
 EGRESS_USD = 0.1
 SCRATCH = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
@@ -37,6 +45,12 @@ HEAD = (
     "|---|---|---|---|---|---|---|---|---|---|",
 )
 
+GANG_HEAD = (
+    "| zones, gang | C/R | starts | replay $ | live $ | live ÷ replay | own rules $ | own ÷ replay |"
+    " late: replay, live, own | on demand machine-hours: replay, live, own | CPU s |",
+    "|---|---|---|---|---|---|---|---|---|---|---|",
+)
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -44,21 +58,28 @@ def main() -> int:
     parser.add_argument("--work-h", type=float, default=8.0)
     parser.add_argument("--starts", type=int, default=4)
     parser.add_argument("--seeds", default="1,2")
+    parser.add_argument("--gang", type=lambda text: tuple(int(n) for n in text.split("..")))
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
     logging.disable(logging.ERROR)
-    lines, bad = list(HEAD), 0
+    lines, bad = list(GANG_HEAD if asked.gang else HEAD), 0
+    mark = "live gang" if asked.gang else "live"
     for seed in (int(text) for text in asked.seeds.split(",")):
-        for ratio in RATIOS:
-            line, faults = setting(asked.policy, seed, asked.work_h, ratio, asked.starts)
+        for ratio in GANG_RATIOS if asked.gang else RATIOS:
+            if asked.gang:
+                line, faults = gang_setting(
+                    asked.policy, seed, asked.work_h, ratio, asked.starts, *asked.gang
+                )
+            else:
+                line, faults = setting(asked.policy, seed, asked.work_h, ratio, asked.starts)
             lines.append(line)
             bad += faults
             print(line, file=sys.stderr, flush=True)
     print("\n".join(lines))
     if asked.write:
-        before, mark, rest = PAGE.read_text(encoding="utf-8").partition("<!-- live -->\n")
-        _, end, after = rest.partition("<!-- /live -->")
-        PAGE.write_text(before + mark + "\n".join(lines) + "\n" + end + after, encoding="utf-8")
+        before, begin, rest = PAGE.read_text(encoding="utf-8").partition(f"<!-- {mark} -->\n")
+        _, end, after = rest.partition(f"<!-- /{mark} -->")
+        PAGE.write_text(before + begin + "\n".join(lines) + "\n" + end + after, encoding="utf-8")
     return 1 if bad else 0
 
 
@@ -84,8 +105,7 @@ def setting(name: str, seed: int, work_h: float, ratio: float, count: int) -> tu
             lives.append(live.run())
     cpu_s = (time.process_time() - began_s) / len(lives)
     usd = sum(lived.usd for lived in lives)
-    late = sum(lived.missed and not missed for lived, missed in zip(lives, replayed.missed, strict=True))
-    faults = late + sum(lived.leaked for lived in lives) + sum(x.waited_too_long_s > 120.0 for x in lives)
+    faults = faults_of(lives, replayed.missed)
     cells = (
         f"invented, seed {seed}",
         f"{ratio:g}",
@@ -99,6 +119,57 @@ def setting(name: str, seed: int, work_h: float, ratio: float, count: int) -> tu
         f"{cpu_s:.1f}",
     )
     return "| " + " | ".join(cells) + " |", faults
+
+
+def gang_setting(
+    name: str, seed: int, work_h: float, ratio: float, count: int, least: int, most: int
+) -> tuple[str, int]:
+    gang = planned(least, most)
+    trace = in_parts(named(invented(seed, zones=6, regions=3, days=20)), most, seed)
+    world, sizes = elastic_grid(trace, gang)
+    job = Job(work_h=work_h, deadline_h=work_h / ratio)
+    market = market_of(world, startup_h=STARTUP_H, egress_usd=flat_egress(3, EGRESS_USD))
+    starts = drawn_starts(world, job, count, np.random.default_rng(0))
+    replayed = elastic_replay(world, sizes, market, deadline_policy(name), job, starts)
+    began_s, found = time.process_time(), dict[str, list[Lived]]()
+    for policy in (name, "off"):
+        for start in starts.tolist():
+            with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
+                live = GangLive(
+                    grid=world,
+                    sizes=sizes,
+                    job=job,
+                    start=start,
+                    folder=Path(folder),
+                    policy=policy,
+                    egress_usd=EGRESS_USD,
+                    step_s=60.0,
+                    save_every=5,
+                )
+                found.setdefault(policy, []).append(live.run())
+    cpu_s = (time.process_time() - began_s) / count / 2
+    usd = {policy: sum(x.usd for x in lives) for policy, lives in found.items()}
+    late = [int(replayed.missed.sum()), *(sum(x.missed for x in lives) for lives in found.values())]
+    spent = [replayed.on_demand_h.sum() * most, *(sum(x.on_demand_h for x in v) for v in found.values())]
+    cells = (
+        f"invented, seed {seed}, {least}..{most}",
+        f"{ratio:g}",
+        f"{count}",
+        f"{replayed.usd.sum():.2f}",
+        f"{usd[name]:.2f}",
+        f"{usd[name] / replayed.usd.sum():.3f}",
+        f"{usd['off']:.2f}",
+        f"{usd['off'] / replayed.usd.sum():.3f}",
+        ", ".join(f"{n}" for n in late),
+        ", ".join(f"{h:.1f}" for h in spent),
+        f"{cpu_s:.1f}",
+    )
+    return "| " + " | ".join(cells) + " |", faults_of(found[name], replayed.missed)
+
+
+def faults_of(lives: list[Lived], missed: NDArray[np.bool_]) -> int:
+    late = sum(lived.missed and not also for lived, also in zip(lives, missed, strict=True))
+    return late + sum(x.leaked for x in lives) + sum(x.waited_too_long_s > 120.0 for x in lives)
 
 
 if __name__ == "__main__":

@@ -21,12 +21,12 @@ from arylcloud.core.offer import Market, Offer
 from arylcloud.core.plan import Candidate, Plan
 from arylcloud.core.ports import Provider
 from arylcloud.launcher.actions import Desired, DueStart, MoveAdvice, Observed, Scaling, Timing
-from arylcloud.launcher.duedate import late, let_go, way_out, within_limits
+from arylcloud.launcher.duedate import late, way_out, within_limits
 from arylcloud.launcher.duesize import takes_all, whole
 from arylcloud.launcher.offers import barred
 from arylcloud.launcher.queueview import held_to, on_gpu
 from arylcloud.launcher.quotes import KEEP_S, Quotes, deciding
-from arylcloud.launcher.scaling import scaling_of
+from arylcloud.launcher.scaling import all_unless_dear, scaling_of
 from arylcloud.launcher.spent import known_spent_usd, spent_for_limits_usd
 from arylcloud.launcher.state import JobState, Lease
 from arylcloud.planner.migrate import advise
@@ -146,9 +146,9 @@ class Desires:
         if wanted != self._scaled_for or now_s - self._scaled_at_s >= pause_s:
             quoted = self._quoted(state, here, now_s)
             try:
-                left = remaining(state, now_s)
-                self._scaling = scaling_of(
-                    (takes_all(state) and let_go(left)) or left,  # by time: its policy sees to the deadline
+                compared = scaling_of if not takes_all(state) else all_unless_dear
+                self._scaling = compared(
+                    remaining(state, now_s),
                     here,
                     sizes,
                     lambda spec: self.plan(spec, quoted=quoted, also=(here,)),

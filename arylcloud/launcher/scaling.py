@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from arylcloud.core.errors import InfeasibleError
 from arylcloud.core.job import JobSpec, MarketChoice, Objective, Resources
@@ -17,6 +18,9 @@ from arylcloud.core.plan import Candidate, Plan
 from arylcloud.launcher.actions import Scaling
 from arylcloud.launcher.duedate import HURRY, let_go
 from arylcloud.planner.migrate import running_usd
+
+DEARER: Final = 1.1
+"""What slack may cost: spot is a third of what on demand is, and more of the work is done on it."""
 
 
 def scaling_of(
@@ -59,6 +63,23 @@ def scaling_of(
         handover=per_hour * hours,
         boot=objective.cost_weight * _boot_usd(biggest) + _boot_h(spec, biggest),
     )
+
+
+def all_unless_dear(
+    spec: JobSpec,
+    here: Offer,
+    sizes: Iterable[int],
+    plan: Callable[[JobSpec], Plan],
+    *,
+    handover_market_s: float,
+) -> Scaling | None:
+    """As :func:`scaling_of`, of a job whose deadline a policy keeps: sizes by the time that they take, where
+    all machines do the work for little more than the cheapest size that is in time would."""
+    by_usd = scaling_of(spec, here, sizes, plan, handover_market_s=handover_market_s)
+    free = let_go(spec)
+    if by_usd is None or free is None or by_usd.loss[spec.nodes_max] > DEARER * by_usd.loss[by_usd.best]:
+        return by_usd
+    return scaling_of(free, here, sizes, plan, handover_market_s=handover_market_s)
 
 
 def _candidate(spec: JobSpec, here: Offer, nodes: int, plan: Callable[[JobSpec], Plan]) -> Candidate | None:

@@ -25,12 +25,17 @@ REGAIN_H: Final = 5 / 60
 """In the replay, of a change of size: half of what is not saved, and two steps to begin anew."""
 
 
-def planned(least: int, most: int) -> Gang:
-    """Speeds as the planner has them of machines with 8 GPUs."""
-    alone = [step(GPU, (PER_NODE, 1), (PER_NODE, n)).factor for n in range(1, most + 1)]
+def planned(least: int, most: int, *, fixed_batch: bool = False) -> Gang:
+    """Speeds as the planner has them of machines with 8 GPUs. ``fixed_batch``: of all machines together; more
+    of them then gain much less."""
+    alone = [_factor(n, fixed_batch) for n in range(1, most + 1)]
     speed = np.array([0.0, *alone]) / alone[-1]
     speed[:least] = 0.0
     return Gang(least=least, most=most, speed=speed, regain_h=REGAIN_H)
+
+
+def _factor(nodes: int, fixed_batch: bool) -> float:
+    return step(GPU, (PER_NODE, 1), (PER_NODE, nodes), fixed_batch=fixed_batch).factor
 
 
 def in_parts(trace: SpotTrace, most: int, seed: int, *, up_h: float = 8.0, down_h: float = 2.0) -> SpotTrace:
@@ -60,6 +65,7 @@ def in_parts(trace: SpotTrace, most: int, seed: int, *, up_h: float = 8.0, down_
 @dataclass(slots=True, kw_only=True)
 class GangLive(DueLive):
     sizes: Sizes
+    fixed_batch: bool = False
 
     def __post_init__(self) -> None:
         self.machines = self.sizes.gang.most
@@ -67,9 +73,10 @@ class GangLive(DueLive):
         self.agents.pace = dict(enumerate(self.sizes.gang.speed.tolist()))
 
     def spec(self, steps: int) -> JobSpec:
-        alone = step(GPU, (PER_NODE, 1), (PER_NODE, self.machines)).factor
+        alone = _factor(self.machines, self.fixed_batch)
         rate = InlineRate(gpu=GPU, count=PER_NODE, rate=1.0 / self.step_s / alone)
-        profile = ProfileRef(rates=(rate,), unit="samples/s", batch=1.0)  # more machines, more samples a step
+        unit = "steps/s" if self.fixed_batch else "samples/s"
+        profile = ProfileRef(rates=(rate,), unit=unit, batch=None if self.fixed_batch else 1.0)
         return replace(
             DueLive.spec(self, steps), profile=profile, nodes_min=self.sizes.gang.least, on_node_loss="shrink"
         )

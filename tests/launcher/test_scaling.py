@@ -10,7 +10,7 @@ from support.harness import OFFERS
 
 from arylcloud.core.job import Constraints, InlineRate, JobSpec, Objective, ProfileRef, Work
 from arylcloud.core.plan import Plan
-from arylcloud.launcher.scaling import scaling_of
+from arylcloud.launcher.scaling import all_unless_dear, scaling_of
 from arylcloud.planner.single import plan_job
 from arylcloud.pricing.table import from_offers
 
@@ -77,3 +77,30 @@ def test_a_size_that_misses_a_limit_is_as_good_as_none() -> None:
 def test_what_nobody_can_estimate_is_not_invented() -> None:
     assert scaling_of(replace(JOB, profile=None), HERE, (), plan, handover_market_s=10.0) is None
     assert scaling_of(replace(JOB, work=None), HERE, (), plan, handover_market_s=10.0) is None
+
+
+def test_for_a_deadline_all_machines_unless_they_make_the_work_dear() -> None:
+    """Two of four machines do half of what four do, or (one batch for all) three fifths of it."""
+    eight = replace(HERE, instance_type="p4d.24xlarge", gpu="A100", gpu_count=8)
+    for unit, all_of_them in (("samples/s", True), ("steps/s", False)):
+        rate = InlineRate(gpu="A100", count=8, rate=1.0)
+        job = replace(
+            JOB,
+            profile=ProfileRef(rates=(rate,), unit=unit, batch=1.0),
+            constraints=Constraints(deadline_s=100_000.0),
+            nodes_min=2,
+        )
+
+        def there(spec: JobSpec) -> Plan:
+            return plan_job(spec, from_offers([eight]), also=(eight,), limit=50)
+
+        found = all_unless_dear(job, eight, (), there, handover_market_s=10.0)
+        plain = scaling_of(job, eight, (), there, handover_market_s=10.0)
+        assert found is not None
+        assert plain is not None
+        assert plain.best == 2
+        assert (found.best == 4) is all_of_them
+        assert (found != plain) is all_of_them
+        if all_of_them:
+            assert found.loss[2] / found.loss[4] == pytest.approx(2.0, rel=0.1), "hours"
+            assert 0 < found.boot < 0.1
