@@ -6,7 +6,9 @@ speed that the planner expects of n machines.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 import numpy as np
@@ -17,6 +19,7 @@ from arylcloud.planner.scaling import step
 from arylcloud.simulation.deadline.elastic import Gang, Sizes
 from arylcloud.simulation.duelive import DueLive
 from arylcloud.simulation.spottraces import SpotTrace, rows_at
+from arylcloud.simulation.world_agents import Agent, Agents
 
 GPU: Final = "A100"
 PER_NODE: Final = 8
@@ -53,13 +56,37 @@ def in_parts(trace: SpotTrace, most: int, seed: int, *, up_h: float = 8.0, down_
         zones.append(
             replace(
                 zone,
-                offset_s=np.arange(row.size) * PART_S,
+                offset_s=np.arange(row.size, dtype=np.float64) * PART_S,
                 available=np.where(zone.available[row] > 0, count, 0),
                 spot_usd_per_hour=zone.spot_usd_per_hour[row],
                 on_demand_usd_per_hour=zone.on_demand_usd_per_hour[row],
             )
         )
     return replace(trace, zones=tuple(zones))
+
+
+@dataclass(slots=True)
+class Paced(Agents):
+    """Commands that make less than a step in a second where they are few."""
+
+    pace: Mapping[int, float] = field(default_factory=dict)
+    """Number of ranks → steps in a second, 0 … 1; without an entry 1."""
+    owed: dict[tuple[str, int], float] = field(default_factory=dict)
+    """(instance, epoch) → the part of a step that is done."""
+
+    def _work(self, agent: Agent, ranks: Counter[int], now_s: float) -> None:
+        epoch = agent.running
+        if epoch is not None and agent.ends_at_s is None:
+            key = agent.machine.instance_id, epoch.number
+            done = self.owed.get(key, 0.0) + self.pace.get(len(epoch.members), 1.0)
+            self.owed[key] = done % 1.0 if done >= 1.0 else done
+            if done < 1.0:
+                return
+        Agents._work(self, agent, ranks, now_s)
+
+
+def paced(agents: Agents, pace: Mapping[int, float]) -> Paced:
+    return Paced(**{f.name: getattr(agents, f.name) for f in fields(agents)}, pace=pace)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,7 +97,7 @@ class GangLive(DueLive):
     def __post_init__(self) -> None:
         self.machines = self.sizes.gang.most
         DueLive.__post_init__(self)
-        self.agents.pace = dict(enumerate(self.sizes.gang.speed.tolist()))
+        self.agents = paced(self.agents, dict(enumerate(self.sizes.gang.speed.tolist())))
 
     def spec(self, steps: int) -> JobSpec:
         alone = _factor(self.machines, self.fixed_batch)

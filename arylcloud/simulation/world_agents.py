@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -48,8 +48,6 @@ class Agent:
     """Of its command, by the world's time."""
     step: int = 0
     """Of this machine's command."""
-    owed: float = 0.0
-    """Part of a step that is done (``Agents.pace``)."""
     epoch_first_step_s: float | None = None
     committed: str | None = None
     committed_step: int | None = None
@@ -98,8 +96,6 @@ class Agents:
     """Epochs of which some rank has gone, never to come back."""
     sizes: dict[int, int] = field(default_factory=dict)
     """Epoch → of how many ranks a command has been started."""
-    pace: Mapping[int, float] = field(default_factory=dict)
-    """Of how many ranks a command makes how much of a step in a second; without an entry a whole one."""
     disks: Path | None = None
     """Where machines have theirs."""
     shards: bool = False
@@ -176,10 +172,6 @@ class Agents:
             return
         going = self.hangs_at is None or agent.step < self.hangs_at
         if ranks[epoch.number] == len(epoch.members) and agent.step < self.total_steps and going:
-            agent.owed += self.pace.get(len(epoch.members), 1.0)
-            if agent.owed < 1.0:
-                return
-            agent.owed -= 1.0
             agent.step += 1
             if agent.pulse is not None:
                 agent.pulse.stepped(agent.step, now_s)
@@ -309,7 +301,7 @@ class Agents:
                 if agent.disk is not None:
                     agent.disk.begin(effect.epoch, effect.rank)
                     agent.step = agent.disk.status.committed_step or 0
-                agent.pulse, agent.owed = Pulse(now_s, agent.step), 0.0
+                agent.pulse = Pulse(now_s, agent.step)
             case decide.Signal():
                 number = agent.running.number if agent.running is not None else 0
                 if not (self.collective and number in self.broken):

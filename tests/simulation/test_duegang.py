@@ -25,9 +25,7 @@ def test_machines_come_and_go_and_the_deadline_is_kept_at_the_replays_cost(tmp_p
     market = market_of(world, startup_h=0.2, egress_usd=flat_egress(3, 0.1))
     replayed = elastic_replay(world, sizes, market, deadline_policy("default"), job, np.array([START]))
     assert not replayed.missed.any()
-    live = GangLive(
-        grid=world, sizes=sizes, job=job, start=START, folder=tmp_path, step_s=60.0, save_every=5
-    )
+    live = GangLive(grid=world, sizes=sizes, job=job, start=START, folder=tmp_path, step_s=60.0, save_every=5)
     lived = live.run()
     ran_on = {len(epoch.members) for epoch in live.state.epochs if epoch.members}
     assert min(ran_on) < 4, "it has lost some"

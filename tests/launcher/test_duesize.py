@@ -17,6 +17,7 @@ from arylcloud.launcher.duesize import takes_all
 from arylcloud.launcher.reconcile.slots import HELD
 from arylcloud.launcher.sightings import looks
 from arylcloud.planner.scaling import step
+from arylcloud.simulation.duegang import paced
 from tests.launcher.test_duepolicy import PLACES as SINGLE
 from tests.launcher.test_duepolicy import Due
 
@@ -43,7 +44,8 @@ HERE = PLACES[0].key
 
 def due(folder: Path, places: tuple[Offer, ...] = PLACES, **changes: object) -> Due:
     h = Due(folder, spec=replace(JOB, **changes), places=places)  # type: ignore[arg-type]
-    h.agents.total_steps, h.agents.pace = 400, PACE
+    h.agents = paced(h.agents, PACE)
+    h.agents.total_steps = 400
     return h
 
 
