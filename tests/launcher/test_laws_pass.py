@@ -86,6 +86,15 @@ def test_one_with_notice_goes_when_it_has_handed_over_or_was_not_taken() -> None
         assert [(a.code, a.why) for a in ends] == ([] if why is None else [("noticed", why)])
 
 
+def test_who_trains_is_not_disturbed_by_what_is_said_of_its_checkpoint() -> None:
+    """It has restored it. Only a machine that says that it cannot work makes it a bad one."""
+    since: dict[str, Any] = {"epochs": [epoch(1, A, B, resume_from="m")]}
+    assert pass_over(draft(A, B, state={"rejected": frozenset({"m"})}, **since)) == ()
+    assert pass_over(draft(A, B, beats=[beat(A, message="m was slow to read"), beat(B)], **since)) == ()
+    broken = [beat(A, AgentPhase.BROKEN, message="m is damaged"), beat(B)]
+    assert "CheckpointRejected" in pass_over(draft(A, B, beats=broken, **since))
+
+
 def test_what_hangs() -> None:
     silent = replace(A, phase=LeasePhase.SUSPECT, since_s=NOW_S - 90_000.0)
     hangs: dict[str, Any] = {"beats": [], "observed": {"heard_s_ago": {A.lease_id: 90_000.0}}}
