@@ -52,8 +52,8 @@ def standing(journal: Journal, jobs: Jobs, machine: Machine) -> tuple[Standing, 
 
     A launcher that died between ``create`` and its record leaves a lease without a machine, and a machine
     without a record: a stray. The mailbox is asked too: the job may have been adopted elsewhere, and this
-    home's journal of it may have ended long ago. A launcher at work sweeps its own strays, and may be making
-    this very machine."""
+    home's journal of it may have ended long ago. A launcher at work elsewhere sweeps its own strays, and may
+    be making this very machine."""
     from arylcloud.core.errors import ArylError
 
     if machine.job_id in jobs.unreadable:
@@ -70,10 +70,14 @@ def standing(journal: Journal, jobs: Jobs, machine: Machine) -> tuple[Standing, 
         found = _holding(journal, state)
     except ArylError as error:
         return "unknown", f"its job's mailbox cannot be read ({error.message})"
+    if found.at_work is not None and found.elsewhere:
+        return "well", ""
+    if not _knows(
+        found.state, machine
+    ):  # by a launcher of this home, which has no claim any more: it is dead
+        return "stray", ""
     if found.at_work is not None:
         return "well", ""
-    if not _knows(found.state, machine):
-        return "stray", ""
     return "unattended", f"its lease is {found.state.leases[machine.lease_id].phase}"
 
 

@@ -340,7 +340,8 @@ def test_a_launcher_here_or_elsewhere_is_all_that_is_needed(
 
 
 def test_a_machine_that_no_lease_knows_is_ended(run: Run, own: tuple[Journal, ObjectStore]) -> None:
-    journal, _ = own
+    journal, store = own
+    say_launcher(store, 1.0)  # of this home, and dead: it holds no claim
     cloud = Cloud("aws", machine("i-9", journal_id=journal.journal_id))
     assert run(cloud)["terminated"] == ["i-9"]
     assert cloud.ended == ["i-9"]
