@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from arylcloud.cli.jobresources import one_market, override_gpus, override_infra, read_resources
+from arylcloud.cli.jobresources import UNSUPPORTED, one_market, override_gpus, override_infra, read_resources
 from arylcloud.cli.jobsections import (
     checkpoint_of,
     dataset_of,
@@ -56,6 +56,22 @@ _UNSUPPORTED_TOP = {
     "event_callback": "use aryl: notify",
     "experimental": "it has no meaning here",
     "file_mounts": "fetch data in setup, put files into workdir (name big data under aryl: data to price it)",
+}
+
+
+_ARYL = (
+    "profile", "work", "objective", "deadline", "budget", "max_runtime", "max_usd_per_hour", "market",
+    "nodes", "pipeline", "data", "checkpoint", "on_node_loss", "recovery", "migrate", "policy", "hung",
+    "unattended", "notify", "stop_signal", "grace",
+)  # fmt: skip
+_RESOURCES = (
+    "accelerators", "infra", "cloud", "region", "zone", "instance_type", "disk_size", "cpus", "memory",
+    "image_id", "use_spot", "max_hourly_cost", "any_of", "ordered",
+)  # fmt: skip
+_ELSEWHERE = {
+    **{key: f"it belongs under `aryl:`, as {key} there" for key in _ARYL},
+    **{key: f"it belongs under `resources:`, as {key} there" for key in _RESOURCES},
+    **{key: f"in SkyPilot it stands under `resources:`; here {why}" for key, why in UNSUPPORTED.items()},
 }
 
 
@@ -135,7 +151,7 @@ def load_job(
     if _read_aryl(_aryl_section(top, path), draft):
         resources = one_market(resources)
     top.refuse(_UNSUPPORTED_TOP)
-    top.finish()
+    top.finish(_ELSEWHERE)
     if run is None or not run.strip():
         raise UsageError(f"{path}: run is missing: there is nothing to run", hint="run: python train.py")
     resources = _apply_flags(flags, draft, resources)
@@ -232,8 +248,8 @@ def _read_aryl(aryl: Section | None, draft: _Draft) -> bool:
     if hung := aryl.take("hung"):
         draft.put("hung", hung_of(hung))
     draft.put("unattended_s", aryl.get("unattended", units.parse_duration_s))
-    if (notify := aryl.text("notify")) is not None:
-        draft.notify = checked(notify, what="aryl.notify")
+    if (notify := aryl.take("notify")) is not None:
+        draft.notify = checked(notify.text, what=notify.what)
         draft.put("notify", shown(draft.notify))
     draft.put(
         "stop_signal", aryl.choice("stop_signal", ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP"))

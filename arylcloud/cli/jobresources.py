@@ -11,7 +11,7 @@ from arylcloud.core import units
 from arylcloud.core.errors import UsageError
 from arylcloud.core.job import Accelerator, MarketChoice, Resources
 
-_UNSUPPORTED = {
+UNSUPPORTED = {
     "ports": "machines open no ports",
     "disk_tier": "the disk is the cloud's standard one",
     "network_tier": "the network is the cloud's standard one",
@@ -127,7 +127,7 @@ def _read_one(section: Section, base: _One | None = None) -> _One:
     cap = section.get("max_hourly_cost", units.parse_usd_per_hour)
     if cap is None and base is not None:
         cap = base.max_usd_per_hour
-    section.refuse(_UNSUPPORTED)
+    section.refuse(UNSUPPORTED)
     section.finish()
     return _One(resources=found, market=market, max_usd_per_hour=cap)
 

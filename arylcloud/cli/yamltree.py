@@ -145,8 +145,14 @@ class Section:
                     f"{found.what} is not supported: {reason}", hint=f"remove {key} from the file"
                 )
 
-    def finish(self) -> None:
+    def finish(self, elsewhere: dict[str, str] | None = None) -> None:
+        """``elsewhere``: key → where it belongs instead, of keys that a file may have in the wrong place."""
         for key, found in self.entries.items():
+            if elsewhere is not None and key in elsewhere:
+                raise UsageError(
+                    f"{found.file}:{found.node.start_mark.line + 1}: {found.path} has no place here",
+                    hint=elsewhere[key],
+                )
             from difflib import get_close_matches  # only on the way to an error message
 
             close = get_close_matches(key, self.known, n=1, cutoff=0.5)

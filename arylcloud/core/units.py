@@ -202,11 +202,11 @@ def say_limit(s: float) -> str:
     """A limit, or the least that one would have to be, in seconds: nothing of it is rounded away, and the
     ``parse`` functions read it.
 
-    >>> [say_limit(s) for s in (0.2, 15.0, 64.02, 125.0, 1800.0, 5400.0, 76320.0)]
-    ['1 s', '15 s', '65 s', '2 min 5 s', '30 min', '1.5 h', '21.2 h']
+    >>> [say_limit(s) for s in (0.2, 15.0, 60.0, 64.02, 125.0, 1800.0, 5400.0, 76320.0)]
+    ['1 s', '15 s', '1 min', '65 s', '2 min 5 s', '30 min', '1.5 h', '21.2 h']
     """
     whole = math.ceil(round(s, 6))
-    if whole < 100:
+    if whole < 100 and whole != 60:
         return f"{whole} s"
     if whole < 3600:
         minutes, rest = divmod(whole, 60)

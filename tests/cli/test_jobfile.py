@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from arylcloud.cli.jobfile import Overrides, load_job, read_secrets
+from arylcloud.cli.jobfile import _ARYL, _RESOURCES, Overrides, load_job, read_secrets
 from arylcloud.core.codec import decode, encode
 from arylcloud.core.errors import UsageError
 from arylcloud.core.job import Accelerator, InlineRate, JobSpec, Resources
@@ -333,4 +333,41 @@ def test_a_number_of_gpus_is_read_as_people_write_it(tmp_path: Path, text: str) 
     assert load_job(path, Overrides(gpus=text))[0].resources.accelerators == (found,)
     path.write_text("run: x\nresources: {accelerators: 8xH100x2}\n")
     with pytest.raises(UsageError, match="no GPU is known"):
+        load_job(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("ports: 8080", "in SkyPilot it stands under `resources:`; here machines open no ports"),
+        ("accelerators: A100:8", "it belongs under `resources:`, as accelerators there"),
+        ("deadline: 36h", "it belongs under `aryl:`, as deadline there"),
+    ],
+)
+def test_a_key_in_the_wrong_place_is_told_where_it_belongs(tmp_path: Path, line: str, hint: str) -> None:
+    path = tmp_path / "j.yaml"
+    path.write_text(f"run: x\n{line}\n")
+    with pytest.raises(UsageError, match=r"j\.yaml:2: .* has no place here") as caught:
+        load_job(path)
+    assert caught.value.hint == hint
+
+
+def test_the_keys_that_are_looked_for_elsewhere_are_read_there(tmp_path: Path) -> None:
+    """None of them is unknown in its place."""
+    path = tmp_path / "j.yaml"
+    for section, keys in (("aryl", _ARYL), ("resources", _RESOURCES)):
+        for key in keys:
+            path.write_text(f"run: x\n{section}: {{{key}: {{no: 1}}}}\n")
+            said = ""
+            try:
+                load_job(path)
+            except UsageError as error:
+                said = error.message
+            assert not said.endswith(f"unknown key {section}.{key}")
+
+
+def test_an_address_that_is_none_is_told_of_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "j.yaml"
+    path.write_text("run: x\naryl:\n  notify: me@example.com\n")
+    with pytest.raises(UsageError, match=r"j\.yaml:3: aryl\.notify is no http or https address"):
         load_job(path)
