@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arylcloud.core.errors import UsageError
+from arylcloud.core.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     from arylcloud.cli.checking import Ladder
@@ -49,20 +49,37 @@ def check(
         raise UsageError(
             "check takes a job, or --infra", hint="`arylcloud check job.yaml`, `arylcloud check --infra aws`"
         )
+    if job is not None and str(job) in registry.CHECKS and not job.exists():
+        raise UsageError(f"{job} is a cloud, not a job file", hint=f"`arylcloud check --infra {job}`")
     places = folders()
-    ladders, nodes, until_s = _of_job(job, places) if job is not None else _of_infra(infra or [], places)
+    clouds: frozenset[str] | None = None
+    if job is not None:
+        ladders, nodes, until_s, clouds = _of_job(job, places)
+    else:
+        ladders, nodes, until_s = _of_infra(infra or [], places)
     found: list[Finding] = []
-    for cloud in sorted({ladder.offers[0].cloud for ladder in ladders}):
-        checks = registry.load_checks(
-            cloud, state_dir=places.state, environ=os.environ, config_dir=places.config
-        )
+    asked_of = sorted({ladder.offers[0].cloud for ladder in ladders})
+    absent: list[MissingExtraError] = []
+    for cloud in asked_of:
         here = [ladder for ladder in ladders if ladder.offers[0].cloud == cloud]
-        seen = walked(checks, here, nodes=nodes, until_s=until_s)
+        try:
+            checks = registry.load_checks(
+                cloud, state_dir=places.state, environ=os.environ, config_dir=places.config
+            )
+            seen = walked(checks, here, nodes=nodes, until_s=until_s)
+        except MissingExtraError as error:
+            if clouds is None or cloud in clouds:  # asked for by name: as a launch there would end
+                raise
+            absent.append(error)
+            found.append(_not_set_up(cloud, error))
+            continue
         found += seen
         if any(f.subject == "identity" and f.verdict is Verdict.FAILED for f in seen):
             continue  # nobody is asked a second time who it is
         store = looked_at(cloud, here[0].offers[0].region, places)
         found += [store] if store is not None else []
+    if absent and len(absent) == len(asked_of):
+        raise absent[0]
     asked = [offer for ladder in ladders for offer in ladder.offers]
     # of a home that has launched nothing, nothing is made either
     freed = list(lifted(open_journal(places), found, asked, nodes=nodes)) if places.journal.is_file() else []
@@ -84,10 +101,25 @@ def check(
     return 4 if any(finding.subject in ("identity", "permissions") for finding in failed) else 5
 
 
-def _of_job(job: Path, places: Folders) -> tuple[list[Ladder], int, float | None]:
-    """The job's best offers on clouds that can be checked; a cloud that it forbids is not among them."""
+def _not_set_up(cloud: str, error: MissingExtraError) -> Finding:
+    """Of a cloud that the job may use, and nobody has named: it is one place less, and no fault."""
+    from arylcloud.core.ports import Finding, Verdict
+
+    return Finding(
+        cloud=cloud,
+        region=None,
+        subject="set up",
+        verdict=Verdict.WARNING,
+        said=f"not set up here: {error.message}",
+        remedy=error.hint,
+    )
+
+
+def _of_job(job: Path, places: Folders) -> tuple[list[Ladder], int, float | None, frozenset[str]]:
+    """The job's best offers on clouds that can be checked, and the clouds that it names; one that it forbids
+    is not among them."""
     from arylcloud.cli.checking import Ladder
-    from arylcloud.cli.compose import make_plan
+    from arylcloud.cli.compose import make_plan, named_clouds
     from arylcloud.cli.jobfile import Overrides, load_job
     from arylcloud.providers.registry import CHECKS
 
@@ -105,7 +137,7 @@ def _of_job(job: Path, places: Folders) -> tuple[list[Ladder], int, float | None
         )
     hours = plan.chosen.hours
     until_s = None if hours is None else time.time() + hours.p90 * 3600
-    return ladders, plan.chosen.nodes, until_s
+    return ladders, plan.chosen.nodes, until_s, named_clouds(spec)
 
 
 def _of_infra(infra: list[str], places: Folders) -> tuple[list[Ladder], int, float | None]:

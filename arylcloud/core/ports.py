@@ -217,7 +217,7 @@ class Finding:
     cloud: str
     region: str | None
     subject: str
-    """``identity``, ``permissions``, ``quota``, ``image``, ``network``, ``bucket``, ``offered``."""
+    """``identity``, ``permissions``, ``quota``, ``image``, ``network``, ``bucket``, ``offered``, ``set up``."""
     verdict: Verdict
     said: str
     """One line, with the exact name and numbers: quota L-3819A6DF needs 96 vCPUs, has 0."""

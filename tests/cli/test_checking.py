@@ -10,9 +10,11 @@ import pytest
 from support.diary import offer
 
 from arylcloud.cli.checking import MOST, Ladder, lifted, walked
+from arylcloud.cli.main import run
 from arylcloud.core import events as ev
 from arylcloud.core import protocol as mail
 from arylcloud.core.codec import loads
+from arylcloud.core.errors import MissingExtraError
 from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import Finding, Verdict
@@ -146,3 +148,36 @@ def test_any_other_answer_lifts_none(
     journal, prefix = waiting
     assert not list(lifted(journal, findings, offers, nodes=nodes))
     assert not (prefix / "requests").exists()
+
+
+def test_a_cloud_that_nobody_named_and_that_is_not_set_up_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its SDK is not installed. Where it was named, check ends as a launch does; so where none is left."""
+    job = tmp_path / "job.yaml"
+    job.write_text("run: x\nresources: {accelerators: A100:8}\n")
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(tmp_path / "home"))
+    there = {"aws"}
+
+    def load(cloud: str, **_: object) -> Cloud:
+        if cloud in there:
+            return Anywhere(set())
+        raise MissingExtraError(f"{cloud} needs its SDK", hint=f"pip install 'arylcloud[{cloud}]'")
+
+    monkeypatch.setattr("arylcloud.providers.registry.load_checks", load)
+    monkeypatch.setattr("arylcloud.cli.stores.looked_at", lambda *_: None)
+    assert run(["check", str(job)]) == 0
+    out = capsys.readouterr().out
+    assert "warning  azure: set up: not set up here: azure needs its SDK" in out
+    assert "hint: pip install 'arylcloud[azure]'" in out
+    assert run(["check", "--infra", "azure"]) == 2
+    assert "azure needs its SDK" in capsys.readouterr().err
+    there.clear()
+    assert run(["check", str(job)]) == 2
+    assert run(["check", "aws"]) == 2
+    assert "`arylcloud check --infra aws`" in capsys.readouterr().err
+
+
+class Anywhere(Cloud):
+    def check(self, offers: Sequence[Offer], *, nodes: int, until_s: float | None) -> tuple[Finding, ...]:
+        return (AWS.say(None, "identity", Verdict.OK, "you"),)
