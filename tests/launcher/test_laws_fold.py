@@ -147,6 +147,12 @@ def test_a_change_of_phase(ready: JobState) -> None:
     assert fold(after, failed).exit_code == 3, "it stays"
 
 
+def test_a_wait_by_choice_says_how_long(ready: JobState) -> None:
+    waits = ev.JobPhaseChanged(phase=JobPhase.WAITING, code="spot_awaited", text="", until_s=900.0)
+    assert fold(ready, waits).phase_until_s == 900.0
+    assert fold(fold(ready, waits), replace(waits, code="capacity", until_s=None)).phase_until_s is None
+
+
 def test_a_resume_is_a_clean_slate(ready: JobState) -> None:
     ended = ev.CommandEnded(epoch=1, rank=0, exit_code=1, in_setup=False, tail="")
     move = ev.MigrationStarted(to=OFFERS[1], from_offer="x", expected_saving_usd=None, forced=True, why="")
