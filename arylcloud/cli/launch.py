@@ -301,7 +301,8 @@ def finish(
     else:
         note(hanging(cost_line(state, spent(state)), 2), style="bold")
         note(f"what it cost and why:  arylcloud report {job_id}")
-        note(f"its output:            arylcloud logs {job_id}")
+        output = f"arylcloud logs {job_id}{' --provision' if state.phase_code == 'setup' else ''}"
+        note(f"its output:            {output}")
     return outcome(state)
 
 

@@ -217,7 +217,8 @@ class Finding:
     cloud: str
     region: str | None
     subject: str
-    """``identity``, ``permissions``, ``quota``, ``image``, ``network``, ``bucket``, ``offered``, ``set up``."""
+    """``identity``, ``permissions``, ``quota``, ``image``, ``network``, ``bucket``, ``offered``; ``set up``
+    where the cloud cannot be asked from here."""
     verdict: Verdict
     said: str
     """One line, with the exact name and numbers: quota L-3819A6DF needs 96 vCPUs, has 0."""

@@ -14,6 +14,7 @@ from arylcloud.launcher.reconcile.draft import HEARD, Draft
 from arylcloud.launcher.reconcile.leases import BAD_STARTS
 from arylcloud.launcher.refusals import refusal_text
 from arylcloud.launcher.state import JobState, Lease
+from arylcloud.launcher.telling import telling_line
 
 MAX_BAD_STARTS: Final = 5
 """So many machines in a row that never got to work are no accident: the image, the set-up, the network."""
@@ -53,7 +54,8 @@ def _finish(d: Draft) -> Cause | None:
     for ended in d.state.commands_ended:
         if ended.exit_code == 0:
             continue
-        last = f": {ended.tail.strip().splitlines()[-1]:.200}" if ended.tail.strip() else ""
+        said = telling_line(ended.tail, of_setup=ended.in_setup)
+        last = f": {said}" if said else ""
         if ended.in_setup:
             return "setup", f"setup failed with exit code {ended.exit_code}{last}", ended.exit_code
         if epoch is not None and ended.epoch == epoch.number:
