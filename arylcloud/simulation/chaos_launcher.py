@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from arylcloud.core import events as ev
@@ -38,6 +38,23 @@ class Home(Journal):
         super().__init__(path)
         self._known: dict[str, list[ev.Record]] = {}
         self._states: dict[str, JobState] = {}
+
+    def append(
+        self,
+        job_id: str,
+        at_s: float,
+        writer: str,
+        event: ev.Event,
+        cause_id: str | None = None,
+        *,
+        mirror: ObjectStore | None,
+        strict: bool = True,
+    ) -> ev.Record:
+        """Nothing of the process that simulates is written: when a disk is full depends on each record's
+        length, and the number of a process has one digit or seven."""
+        if isinstance(event, ev.LauncherStarted):
+            event = replace(event, host="chaos", pid=1)
+        return super().append(job_id, at_s, writer, event, cause_id, mirror=mirror, strict=strict)
 
     def records(self, job_id: str, after: int = 0) -> tuple[ev.Record, ...]:
         known = self._known.setdefault(job_id, [])

@@ -4,6 +4,7 @@ here, and ``benchmarks/chaos.py``.)"""
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,23 @@ def test_the_same_seed_is_the_same_story(tmp_path: Path) -> None:
     first = run(tmp_path / "a", 13, jobs=2, hours=0.1)
     assert first == run(tmp_path / "b", 13, jobs=2, hours=0.1)
     assert first.counts != run(tmp_path / "c", 14, jobs=2, hours=0.1).counts
+
+
+def test_nothing_of_the_process_that_simulates_is_in_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a disk is full depends on each record's length: the same seed was another story elsewhere."""
+
+    def lengths(name: str, process: int) -> list[int]:
+        monkeypatch.setattr(os, "getpid", lambda: process)
+        chaos = Chaos(tmp_path / name, 15, 1, 0.05)
+        try:
+            chaos.run()
+            return [len(record.to_bytes()) for record in chaos.all[0].story(10.0).records]
+        finally:
+            chaos.close()
+
+    assert lengths("a", 7) == lengths("b", 4_194_303)
 
 
 @pytest.mark.slow
