@@ -20,6 +20,7 @@ from arylcloud.core.job import JobSpec, Work
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.plan import Candidate, Plan
 from arylcloud.core.ports import Provider
+from arylcloud.core.units import say_duration
 from arylcloud.launcher.actions import Desired, DueStart, MoveAdvice, Observed, Scaling, Timing
 from arylcloud.launcher.duedate import late, way_out, within_limits
 from arylcloud.launcher.duesize import takes_all, whole
@@ -213,7 +214,7 @@ class Desires:
         out = way_out(left_s, here, free) if move is None else None
         if out is not None and here is not None and left_s is not None:
             saving = (here.usd.mean if here.usd else 0.0) - (out.usd.mean if out.usd else 0.0)
-            why = f"{left_s / 3600:.2f} h are left to the deadline: on demand it is still kept"
+            why = f"{say_duration(left_s)} left to the deadline: on demand it is still kept"
             return MoveAdvice(
                 to=out.offer, saving_usd=saving, move_usd=None, why=why, nodes=out.nodes, urgent=True
             )

@@ -15,6 +15,7 @@ from arylcloud.core.errors import InfeasibleError
 from arylcloud.core.job import JobSpec, Objective
 from arylcloud.core.offer import Market
 from arylcloud.core.plan import Candidate, Plan
+from arylcloud.core.units import say_duration
 
 log = logging.getLogger(__name__)
 HURRY: Final = Objective(cost_weight=0.0, usd_per_hour_of_waiting=1.0)
@@ -59,10 +60,14 @@ def late(left_s: float | None, candidates: Sequence[Candidate]) -> str | None:
         return None
     if best <= left_h:
         return (
-            f"{left_h:.2f} h are left, the quickest place takes {best:.2f} h, and {worst:.2f} h if things go"
+            f"{_said(left_h)} left, the quickest place takes {_said(best)}, and {_said(worst)} if things go"
             " badly: it may be late"
         )
-    return f"it cannot be kept: {left_h:.2f} h are left, the quickest place takes {best:.2f} h"
+    return f"it cannot be kept: {_said(left_h)} left, the quickest place takes {_said(best)}"
+
+
+def _said(hours: float) -> str:
+    return say_duration(hours * 3600.0)
 
 
 def way_out(

@@ -376,7 +376,7 @@ def test_a_finish_after_its_deadline_is_named_so(limit_s: float, missed: bool) -
     assert d.state.phase is JobPhase.SUCCEEDED
     assert d.state.phase_code == ("missed_deadline" if missed else "finished")
     if missed:
-        assert d.state.phase_text == "finished, 0.00 h after its deadline"
+        assert d.state.phase_text == "finished, 1 s after its deadline"
     stopped = winding(RELEASED, code="stop_requested", machines=[], job=late)
     assert stopped.state.phase_code == "stop_requested"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from arylcloud.core import events as ev
+from arylcloud.core.units import say_duration
 from arylcloud.launcher.limits import burn_usd_per_hour, reserve_usd, running, trained_market_s
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.spent import unpriced
@@ -63,7 +64,7 @@ def _runtime(d: Draft) -> tuple[str, str, None] | None:
         return None
     ran_s = trained_market_s(d.state, d.now_s)
     if ran_s >= longest_s * (1.0 if running(d.state) else 1.0 - RUNTIME_SLACK):
-        return "max_runtime", f"it has run for {ran_s / 3600:.2f} h, the longest that is allowed", None
+        return "max_runtime", f"it has run for {say_duration(ran_s)}, the longest that is allowed", None
     return None
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from arylcloud.core import events as ev
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import EndCause, MachineState
+from arylcloud.core.units import say_duration
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.offers import DETERMINISTIC
 from arylcloud.launcher.reconcile import caps, migration, slots
@@ -196,7 +197,7 @@ def _conclude(d: Draft) -> None:
     deadline_s = state.spec.constraints.deadline_s
     took_s = d.now_market_s - state.market_clock.market_s(state.submitted_at_s)
     if outcome is JobPhase.SUCCEEDED and deadline_s is not None and took_s > deadline_s:
-        code, text = "missed_deadline", f"finished, {(took_s - deadline_s) / 3600:.2f} h after its deadline"
+        code, text = "missed_deadline", f"finished, {say_duration(took_s - deadline_s)} after its deadline"
     d.notify(f"ended:{state.history_epoch}:{state.history_attempt}", f"{state.job_id} {outcome}: {text}")
     d.phase(outcome, code, text, state.exit_code)
 

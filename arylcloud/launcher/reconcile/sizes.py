@@ -6,6 +6,7 @@ import math
 
 from arylcloud.core import events as ev
 from arylcloud.core.offer import Offer
+from arylcloud.core.units import say_duration
 from arylcloud.launcher.actions import Scaling
 from arylcloud.launcher.duesize import takes_all
 from arylcloud.launcher.reconcile.draft import Draft
@@ -100,7 +101,7 @@ def _advise(d: Draft) -> None:
     if worth is not None and worth > 0:
         why = f"worth ${worth:,.2f} over the work that is left, hand-over included"
         if takes_all(d.state):
-            why = f"all that may be had, for its deadline: {worth:.2f} h sooner"
+            why = f"all that may be had, for its deadline: {say_duration(worth * 3600.0)} sooner"
         elif math.isinf(worth):
             why = f"no plan for {d.size} machines meets the job's limits (p90)"
         d.note(ev.SizeChosen(nodes=best, code="plan", why=why), cause_id="advice")
