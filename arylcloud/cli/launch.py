@@ -64,6 +64,7 @@ def launch(
     from arylcloud.cli.settings import folders
     from arylcloud.cli.stores import Root, agreed, alone_s, named, place_of
     from arylcloud.cli.submission import submit_plan
+    from arylcloud.cli.workdir import check_files
     from arylcloud.core.tokens import new_job_id
 
     places = folders()
@@ -72,6 +73,8 @@ def launch(
     say_unpriced(named(store), asked)
     plan, secrets = _plan(job, places, flags, asked)
     clouds = clouds_of(plan.job)
+    if (lacks := check_files(plan.job)) is not None:
+        note(hanging(f"warning: {lacks}", 2))
 
     def present(chosen: Plan) -> None:
         if not json_:

@@ -8,6 +8,7 @@ import hashlib
 import io
 import os
 import tarfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from arylcloud.core.errors import LocalStateError, UsageError
 ALWAYS_LEFT_OUT = (".git", "__pycache__", ".venv", "*.pyc", ".mypy_cache", ".pytest_cache", ".ruff_cache")
 IGNORE_FILES = (".arylignore", ".skyignore")
 MAX_BYTES = 1 << 30
+LARGEST = 3
+"""Parts of a workdir that is too large that are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +64,7 @@ def pack(workdir: Path, leave_out: Callable[[Path], bool] = _nothing) -> Archive
                 info.mtime = 0
                 total += info.size
                 if total > MAX_BYTES:
-                    raise UsageError(
-                        f"workdir {workdir} holds more than {MAX_BYTES >> 30} GiB",
-                        hint="name what to leave out in .arylignore, put data sets under `aryl: data`",
-                    )
+                    raise _too_large(workdir)
                 count += 1
                 if info.isreg():
                     with path.open("rb") as content:
@@ -76,6 +76,32 @@ def pack(workdir: Path, leave_out: Callable[[Path], bool] = _nothing) -> Archive
     data = buffer.getvalue()
     sha256 = hashlib.sha256(data).hexdigest()
     return Archive(data=data, sha256=sha256, files=count, left_out=tuple(left_out))
+
+
+def check(workdir: Path) -> None:
+    """Raises what ``pack`` would raise of the folder, its files' sizes and links, without reading one."""
+    if not workdir.is_dir():
+        raise UsageError(f"workdir {workdir} is not a folder", hint="`workdir:` in the job file")
+    root = workdir.resolve()
+    try:
+        if sum(path.lstat().st_size for path in _files(root, _patterns(root))) > MAX_BYTES:
+            raise _too_large(workdir)
+    except OSError as error:
+        raise LocalStateError(f"cannot read {error.filename or workdir}: {error.strerror}") from error
+
+
+def _too_large(workdir: Path) -> UsageError:
+    """With what is largest in it: folders and files right below the workdir."""
+    root = workdir.resolve()
+    sizes: Counter[str] = Counter()
+    for path in _files(root, _patterns(root)):
+        first, *rest = path.relative_to(root).parts
+        sizes[f"{first}/" if rest else first] += path.lstat().st_size
+    largest = ", ".join(f"{name} ({size / 1e9:.2f} GB)" for name, size in sizes.most_common(LARGEST))
+    return UsageError(
+        f"workdir {workdir} holds {sizes.total() / 1e9:.2f} GB, more than {MAX_BYTES / 1e9:.2f}: {largest}",
+        hint="name what to leave out in .arylignore, put data sets under `aryl: data`",
+    )
 
 
 def newer(workdir: Path, than_s: float) -> int:
