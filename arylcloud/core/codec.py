@@ -34,7 +34,8 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 def encode(value: object) -> Any:
     """Plain JSON value of ``value``; NaN and infinities are refused (they are not JSON)."""
-    return value if type(value) in _PLAIN else _writer(type(value))(value)
+    kind: type = type(value)
+    return value if kind in _PLAIN else _writer(kind)(value)
 
 
 def dumps(value: object) -> bytes:
@@ -97,8 +98,7 @@ def _writer(kind: type) -> Callable[[Any], Any]:
     if dataclasses.is_dataclass(kind):
         names = tuple(f.name for f in dataclasses.fields(kind))
         return lambda value: {
-            name: found if type(found := getattr(value, name)) in _PLAIN else _writer(type(found))(found)
-            for name in names
+            name: found if type(found := getattr(value, name)) in _PLAIN else encode(found) for name in names
         }
     if issubclass(kind, (tuple, list)):
         return lambda value: [encode(item) for item in value]
