@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from arylcloud.cli.jobtemplate import Answers
     from arylcloud.core.job import JobSpec
 
@@ -88,18 +90,56 @@ def _check_profile(spec: JobSpec) -> None:
 
 
 def _ask(known: Answers) -> Answers:
-    """Questions on the terminal; Enter keeps what stands in brackets."""
+    """Questions on the terminal; Enter keeps what stands in brackets. What a job file could not say is told
+    at once, and asked again."""
     from arylcloud.cli.jobtemplate import Answers
+    from arylcloud.cli.output import note
+    from arylcloud.cli.places import parse_accelerator
+    from arylcloud.core import units
+    from arylcloud.core.errors import UsageError
 
-    def ask(question: str, default: str) -> str:
-        return str(typer.prompt(question, default=default, show_default=bool(default), err=True)).strip()
+    def ask(question: str, default: str, read: Callable[[str], object] | None = None) -> str:
+        while True:
+            said = str(typer.prompt(question, default=default, show_default=bool(default), err=True)).strip()
+            try:
+                if said and read is not None:
+                    read(said)
+            except UsageError as error:
+                note(error.message + (f" ({error.hint})" if error.hint else ""))
+                continue
+            return said
+
+    def gpus(text: str) -> None:
+        for part in text.split(","):
+            parse_accelerator(part, what="GPUs")
 
     return Answers(
         name=ask("name of the job", known.name),
         run=ask("command that trains", known.run),
-        gpus=ask("GPUs per machine, such as A100:8, H100:8 (Enter: any)", known.gpus),
-        profile=ask("throughput profile, such as mpt-125m (Enter: none)", known.profile),
-        work=ask("work to do, such as 40000 steps (Enter: not known)", known.work),
-        deadline=ask("deadline, such as 36h (Enter: none)", known.deadline),
-        budget=ask("budget, such as $500 (Enter: none)", known.budget),
+        gpus=ask("GPUs per machine, such as A100:8, H100:8 (Enter: any)", known.gpus, gpus),
+        profile=ask("throughput profile, such as mpt-125m (Enter: none)", known.profile, _profile_named),
+        work=ask(
+            "work to do, such as 40000 steps (Enter: not known)",
+            known.work,
+            lambda text: units.parse_work(text, what="work"),
+        ),
+        deadline=ask(
+            "deadline, such as 36h (Enter: none)",
+            known.deadline,
+            lambda text: units.parse_duration_s(text, what="deadline"),
+        ),
+        budget=ask(
+            "budget, such as $500 (Enter: none)",
+            known.budget,
+            lambda text: units.parse_usd(text, what="budget"),
+        ),
     )
+
+
+def _profile_named(name: str) -> None:
+    from arylcloud.cli.compose import profiles
+    from arylcloud.cli.settings import folders
+    from arylcloud.core.job import ProfileRef
+    from arylcloud.planner.estimator import estimate_configs
+
+    estimate_configs(ProfileRef(name=name), (), library=profiles(folders()), work_unit=None)

@@ -49,8 +49,8 @@ def show_offers(
     named = query.gpus or query.instance_types or query.markets
     if not named or query.markets == (Market.ON_DEMAND,):
         return
-    if (text := say_spotless(spotless(table, asked))) is not None:
-        _note(text)
+    if (spot := say_spotless(spotless(table, asked))) is not None:
+        _note(spot)
 
 
 def what_there_is(table: OfferTable, query: Query, now_s: float) -> Iterator[str]:

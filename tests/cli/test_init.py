@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arylcloud.cli.init import _ask
 from arylcloud.cli.jobfile import load_job
 from arylcloud.cli.jobtemplate import Answers, render
 from arylcloud.cli.main import run
@@ -79,3 +80,22 @@ def test_any_text_survives_the_template(
     path.write_text(render(answers), encoding="utf-8")
     spec, _ = load_job(path)
     assert (spec.name, spec.run) == (name, command)
+
+
+def test_an_answer_that_cannot_be_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = iter(
+        ["j", "python x.py", "Z9:8", "A100:8, 2xH100", "nosuch", "mpt-125m", "many", "40000 steps", "36",
+         "36h", "lots", ""]
+    )  # fmt: skip
+    monkeypatch.setattr("typer.prompt", lambda *_args, **_named: next(said))
+    empty = Answers(name="", run="", gpus="", profile="", work="", deadline="", budget="")
+    assert _ask(empty) == Answers(
+        name="j", run="python x.py", gpus="A100:8, 2xH100", profile="mpt-125m", work="40000 steps",
+        deadline="36h", budget="",
+    )  # fmt: skip
+    told = capsys.readouterr().err.splitlines()
+    assert [next(bad for bad in ("Z9", "nosuch", "many", "36", "lots") if bad in line) for line in told] == [
+        "Z9", "nosuch", "many", "36", "lots"
+    ]  # fmt: skip
