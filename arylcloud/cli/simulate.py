@@ -199,7 +199,8 @@ def _jobs(
         if table is None:
             raise UsageError(
                 "--generate draws job types: it needs --throughputs FILE",
-                hint="Gavel's JSON, or a CSV of job_type,scale_factor,worker_type,steps_per_s",
+                hint="Gavel's simulation_throughputs.json, or a CSV of your own: first line "
+                "job_type,scale_factor,worker_type,steps_per_s, then such as lm,1,v100,9.1",
             )
         return found, table
     if priorities or slos:
