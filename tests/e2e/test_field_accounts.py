@@ -105,9 +105,9 @@ def test_79_max_runtime_counts_running_alone(new_home: NewHome) -> None:
 
 
 def test_79_max_runtime_ends_what_runs_longer(new_home: NewHome) -> None:
-    """It waits after its third step for what never comes."""
+    """It waits after its third step for what does not come. A longer one goes on from there."""
     home = new_home(quiet(boot_s=2.0))  # 20 minutes of the market: not running
-    spec = job(steps=5000, save_every=1, hold=3, max_runtime="50m", work="100 steps")
+    spec = job(steps=9, save_every=1, hold=3, max_runtime="50m", work="100 steps")
     done = home.launch(spec, code=104)
     (job_id,) = home.jobs()
     state = settled(home, job_id, phase="failed")
@@ -115,6 +115,12 @@ def test_79_max_runtime_ends_what_runs_longer(new_home: NewHome) -> None:
     assert "it has run for" in done.err
     assert trained_market_s(state, 0.0) >= 50 * 60
     assert state.checkpoints, "it was saved before it ended"
+    home.go()
+    assert "max_runtime is 50 min" in home.cli("resume", job_id, code=104).err
+    home.cli("resume", job_id, "--max-runtime", "200h", code=0)
+    done_state = settled(home, job_id)
+    assert done_state.spec.constraints.max_runtime_s == 200 * 3600
+    assert done_state.epochs[-1].resume_step >= 3, "from its checkpoint, by the new limit"
 
 
 def test_79_max_runtime_ends_what_never_tells_of_a_step(new_home: NewHome) -> None:
