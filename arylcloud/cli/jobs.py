@@ -35,7 +35,8 @@ def resolve_job(journal: JobIndex, text: str | None) -> str:
     if text is None:
         if not ids:
             raise NoSuchJob(
-                "no job has been launched from here yet", hint="start one: `arylcloud launch job.yaml --infra aws`"
+                "no job has been launched from here yet",
+                hint="start one: `arylcloud launch job.yaml --infra aws`",
             )
         return _newest(journal, ids)
     if text in ids:

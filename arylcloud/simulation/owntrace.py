@@ -95,7 +95,7 @@ def own_trace(
             else "this home has seen no spot capacity yet",
             hint=f"it has seen {', '.join(sorted(able))}"
             if able
-            else "spot jobs launched from here tell of it; `arylcloud backtest --invent 1` has an invented trace",
+            else "spot jobs launched here tell of it; `arylcloud backtest --invent 1` has an invented one",
         )
     begin_s = min(looks[0].at_s for looks in able[kind].values())
     places, steps = [], []

@@ -69,7 +69,7 @@ def test_a_runtime_that_is_used_up_is_raised_first(ended: Shared, capsys: pytest
             committed_step=9,
             committed_saved_at_s=3700.0,
             how="exited",
-        ),  # fmt: skip
+        ),
     )
     assert run(["resume", JOB, "--budget", "$99"]) == 104
     error, hint = capsys.readouterr().err.splitlines()
