@@ -1,7 +1,8 @@
 """What the training says of itself, in the file that ``ARYL_PROGRESS_FILE`` names: one JSON object,
 replaced by a rename, each key optional, others ignored::
 
-    {"step": 120, "total_steps": 4000, "save_s": 0.8, "at_s": 1767225600.0, "finished": false}
+    {"step": 120, "total_steps": 4000, "save_s": 0.8, "at_s": 1767225600.0,
+     "first_at_s": 1767222000.0, "finished": false}
 
 ``finished``: an exit 0 that follows is the end of the work, even after our signal. Read, never
 trusted to be whole."""
@@ -21,6 +22,8 @@ class Progress:
     save_s: float | None = None
     at_s: float | None = None
     """Unix seconds of the file's last change."""
+    first_at_s: float | None = None
+    """… of the first step that this process told of."""
     finished: bool = False
 
 
@@ -37,6 +40,7 @@ def read(path: Path) -> Progress:
         total_steps=_whole(document.get("total_steps")),
         save_s=_seconds(document.get("save_s")),
         at_s=_seconds(document.get("at_s")),
+        first_at_s=_seconds(document.get("first_at_s")),
         finished=document.get("finished") is True,
     )
 

@@ -164,5 +164,6 @@ class Slot:
             self.pulse.stepped(found.step, self._read_s)
         if self.first_step_s is None and found.step is not None and found.step > (self._resumed_step or 0):
             # by its own word rather than by when we looked: compressed time magnifies the difference
-            at_s = found.at_s if found.at_s is not None else now_s
+            told_s = found.at_s if found.first_at_s is None else found.first_at_s
+            at_s = now_s if told_s is None else told_s
             self.first_step_s = min(now_s, max(at_s, self.started_s or at_s))

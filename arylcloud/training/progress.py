@@ -24,12 +24,15 @@ class Reporter:
         self._save_s: float | None = None
         self._finished = False
         self._written_at: float | None = None
+        self._first_at_s: float | None = None
         self._warned = False
 
     def progress(self, step: int, total: int | None) -> None:
         with self._lock:
             self._step, self._total = step, total if total is not None else self._total
             self._finished = False
+            if self._first_at_s is None:
+                self._first_at_s = time.time()
             now = time.monotonic()
             if self._written_at is None or now - self._written_at >= MIN_INTERVAL_S:
                 self._written_at = now
@@ -54,6 +57,7 @@ class Reporter:
             "total_steps": self._total,
             "save_s": self._save_s,
             "at_s": time.time(),
+            "first_at_s": self._first_at_s,
             "finished": self._finished,
         }
         try:

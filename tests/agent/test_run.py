@@ -67,6 +67,24 @@ def test_a_run_is_logged_committed_and_reported(job: Job) -> None:
     assert beat.first_step_s >= beat.command_started_s
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_when_the_first_step_was_is_by_its_own_word(job: Job, told: bool) -> None:
+    """Also where it was over before anybody looked. Without a word: when it last told of any."""
+    write = (
+        "import json, os, time; began = time.time(); time.sleep(0.05);"
+        "json.dump({'step': 7, 'at_s': time.time()} | ({'first_at_s': began} if BOTH else {}),"
+        " open(os.environ['ARYL_PROGRESS_FILE'], 'w')); print(began)"
+    ).replace("BOTH", str(told))
+    job.submit(spec(f'python3 -c "{write}"'))
+    machine = job.machine()
+    job.open_epoch("lease-a")
+    beat = machine.phase("exited")
+    began_s = float(job.log("e000001-r00"))
+    assert beat.first_step_s is not None
+    assert (beat.first_step_s == began_s) is told
+    assert beat.first_step_s >= began_s
+
+
 def test_the_names_that_processes_get(job: Job) -> None:
     files = {"names.py": "import json, os\nopen('out.json', 'w').write(json.dumps(dict(os.environ)))\n"}
     job.submit(

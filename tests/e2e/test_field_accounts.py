@@ -98,7 +98,7 @@ def test_79_max_runtime_counts_running_alone(new_home: NewHome) -> None:
     assert "after its deadline" in done.err
     ran_s = trained_market_s(state, 0.0)
     waited_s = state.trainings[0].started_at_s * 600 - state.submitted_at_s * 600
-    assert 0 < ran_s < 140 * 60 < waited_s + ran_s
+    assert 0 <= ran_s < 140 * 60 < waited_s + ran_s  # (five steps may be over between two looks)
     assert JobPhase.WAITING in [
         r.event.phase for r in home.events(job_id) if isinstance(r.event, ev.JobPhaseChanged)
     ]

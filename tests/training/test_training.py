@@ -235,6 +235,8 @@ def test_progress_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reporter.progress(1, 100)
     first = json.loads(path.read_text())
     assert abs(first.pop("at_s") - time.time()) < 60
+    begun_s = first.pop("first_at_s")
+    assert abs(begun_s - time.time()) < 60
     assert first == {"step": 1, "total_steps": 100, "save_s": None, "finished": False}
     begun = time.monotonic()
     writes = 0
@@ -250,6 +252,7 @@ def test_progress_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reporter.finished()
     last = json.loads(path.read_text())
     assert (last["step"], last["total_steps"], last["finished"]) == (4999, 100, True)
+    assert last["first_at_s"] == begun_s < last["at_s"]
     assert [p.name for p in tmp_path.iterdir()] == ["p.json"]
 
 
