@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from arylcloud.cli.resumeterms import NewLimits
     from arylcloud.cli.settings import Folders
-    from arylcloud.core.events import LimitsChanged
+    from arylcloud.core.errors import UsageError
     from arylcloud.core.ports import ObjectStore
     from arylcloud.launcher.journal import Journal
     from arylcloud.launcher.state import JobState
@@ -43,7 +43,6 @@ def resume(
     from arylcloud.cli.launch import finish
     from arylcloud.cli.resumeterms import NewLimits
     from arylcloud.cli.settings import folders
-    from arylcloud.core.errors import UsageError
     from arylcloud.launcher.fold import replay
 
     places = folders()
@@ -53,34 +52,43 @@ def resume(
     _refuse_succeeded(state)
     typed = NewLimits(budget=budget, deadline=deadline, max_runtime=max_runtime)
     store = open_prefix(state.prefix_uri)
+    if state.phase.ended or (typed and not journal.claimed(job_id)):
+        state = _caught_up(journal, job_id, store)
     if state.phase.ended:
-        limits = _terms(state, typed, places, yes)
+        _say_terms(state, typed, places, yes)
         with journal.claim(job_id):
-            begin_again(journal, job_id, store, limits=limits)
+            begin_again(journal, job_id, store, typed=typed)
     elif typed:
-        raise UsageError(
-            f"{job_id} is {state.phase}: its limits are changed when it has ended",
-            hint=f"`arylcloud stop {job_id}`, then resume it with them",
-        )
+        raise _has_not_ended(state)
     else:
         give_secrets(store, state)
     return finish(journal, store, job_id, places, detach=detach, as_json=json_, since_seq=state.seq)
 
 
-def _terms(state: JobState, typed: NewLimits, places: Folders, yes: bool) -> LimitsChanged | None:
-    """What it goes on with, said and asked; its new limits, None where they stay."""
+def _caught_up(journal: Journal, job_id: str, store: ObjectStore) -> JobState:
+    """As its mailbox tells: another home may have gone on with it, used more, and set other limits."""
+    from arylcloud.launcher.fold import replay
+    from arylcloud.launcher.holder import refuse_beside_another
+
+    with journal.claim(job_id):
+        journal.catch_up(job_id, store)
+    state = replay(journal.records(job_id))
+    _refuse_succeeded(state)
+    refuse_beside_another(store, state, journal.journal_id)
+    return state
+
+
+def _say_terms(state: JobState, typed: NewLimits, places: Folders, yes: bool) -> None:
+    """What it goes on with, said and asked, before anything is written; nobody waits for the answer."""
     from dataclasses import replace
 
     from arylcloud.cli.output import hanging, note
-    from arylcloud.cli.resumeterms import ask, files_text, new_limits, refuse_used_up
+    from arylcloud.cli.resumeterms import ask, checked_limits, files_text
 
-    now_s = time.time()
-    limits = new_limits(state, typed, now_s)
-    refuse_used_up(state, limits, now_s)
+    checked_limits(state, typed, time.time())
     if (files := files_text(state)) is not None:
         note(hanging(files, 0))
     ask(state, replace(state.spec, constraints=state.spec.constraints.let_go()), places, yes)
-    return limits
 
 
 def begin_again(
@@ -88,14 +96,15 @@ def begin_again(
     job_id: str,
     store: ObjectStore,
     *,
-    limits: LimitsChanged | None = None,
+    typed: NewLimits | None = None,
     by_queue: bool = False,
 ) -> bool:
-    """Journal that an ended job goes on, with new ``limits`` where they are given; the caller has the claim.
-    This home may know less than the mailbox does: another one may have gone on with the job, or have finished
-    it, meanwhile. Returns whether it goes on: not where a user has stopped it since the queue (``by_queue``)
-    did. Raises ConflictError, UsageError, StoreError, having written nothing (or the new limits alone)."""
+    """Journal that an ended job goes on; the caller has the claim. ``typed``: a user's new limits, which are
+    judged by what the job has used; None: no limit is judged. This home may know less than the mailbox does:
+    another one may have gone on with the job, or have finished it, meanwhile. Returns whether it goes on: not where a user has stopped it since the queue (``by_queue``)
+    did. Raises ConflictError, OverBudget, UsageError, StoreError, having written nothing (or the new limits alone)."""
     from arylcloud.cli.assemble import new_writer_id
+    from arylcloud.cli.resumeterms import checked_limits
     from arylcloud.launcher import resuming
     from arylcloud.launcher.fold import replay
     from arylcloud.launcher.holder import refuse_beside_another
@@ -108,10 +117,13 @@ def begin_again(
     _refuse_succeeded(state)
     refuse_beside_another(store, state, journal.journal_id)
     if not state.phase.ended:
+        if typed:
+            raise _has_not_ended(state)
         give_secrets(store, state)
         return True
     if by_queue and not made_way(state):
         return False
+    limits = None if typed is None else checked_limits(state, typed, time.time())
     secrets, notify = _from_environment(state)
     writer = new_writer_id()
     if limits is not None:
@@ -145,6 +157,15 @@ def _refuse_succeeded(state: JobState) -> None:
             f"{state.job_id} has finished: there is nothing to resume",
             hint="`arylcloud launch` runs it anew",
         )
+
+
+def _has_not_ended(state: JobState) -> UsageError:
+    from arylcloud.core.errors import UsageError
+
+    return UsageError(
+        f"{state.job_id} is {state.phase}: its limits are changed when it has ended",
+        hint=f"`arylcloud stop {state.job_id}`, then resume it with them",
+    )
 
 
 def _from_environment(state: JobState) -> tuple[dict[str, str], str | None]:

@@ -47,6 +47,14 @@ def new_limits(state: JobState, typed: NewLimits, now_s: float) -> LimitsChanged
     return LimitsChanged(budget_usd=budget_usd, deadline_s=deadline_s, max_runtime_s=max_runtime_s)
 
 
+def checked_limits(state: JobState, typed: NewLimits, now_s: float) -> LimitsChanged | None:
+    """:func:`new_limits`, refused where they are used up. ``state``: caught up with the mailbox, as another
+    home may have used more since, and set others. Raises UsageError, OverBudget."""
+    limits = new_limits(state, typed, now_s)
+    refuse_used_up(state, limits, now_s)
+    return limits
+
+
 def refuse_used_up(state: JobState, limits: LimitsChanged | None, now_s: float) -> None:
     """OverBudget (104) where a limit is used up already: its launcher would end the job again at once."""
     from arylcloud.core.errors import OverBudget
@@ -107,7 +115,7 @@ def ask(state: JobState, spec: JobSpec, places: Folders, yes: bool) -> None:
     from arylcloud.core.errors import Cancelled, InfeasibleError
 
     try:
-        best = make_plan(spec, places, limit=1).chosen
+        best = make_plan(spec, places, limit=1, store_place=state.store_place).chosen
     except InfeasibleError as error:
         note(hanging(f"  no offer keeps all its limits now: {error.message}", 2))
     else:

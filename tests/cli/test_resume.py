@@ -13,7 +13,7 @@ from arylcloud.cli import launch, resumeterms
 from arylcloud.cli.main import run
 from arylcloud.cli.resumeterms import NewLimits, ask, files_text, new_limits
 from arylcloud.core import events as ev
-from arylcloud.core.errors import Cancelled
+from arylcloud.core.errors import Cancelled, InfeasibleError
 from arylcloud.core.job import Constraints
 from arylcloud.core.phases import JobPhase
 
@@ -75,6 +75,48 @@ def test_a_runtime_that_is_used_up_is_raised_first(ended: Shared, capsys: pytest
     error, hint = capsys.readouterr().err.splitlines()
     assert error == f"error: {JOB} has run for 1.0 h, max_runtime is 1.0 h"
     assert f"`arylcloud resume {JOB} --max-runtime TIME`" in hint
+
+
+def test_limits_are_judged_by_what_another_home_has_set_since(ended: Shared) -> None:
+    """Home ``b`` has resumed the job with a larger budget, and stopped it: ``a`` has seen nothing of it."""
+    larger = replace(LIMITS, budget_usd=20.0, max_runtime_s=7200.0)
+    ended.say("b", ev.LimitsChanged(budget_usd=20.0, deadline_s=36_000.0, max_runtime_s=7200.0))
+    ended.phase("b", JobPhase.PENDING, "resumed")
+    ended.started("b")
+    assert run(["resume", JOB, "--budget", "$30"]) == 2, "it goes on over there"
+    assert ended.state("a").spec.constraints == larger
+    ended.phase("b", JobPhase.STOPPED, "stop_requested")
+
+    assert run(["resume", JOB, "--budget", "$9"]) == 104, "more is spent than that"
+    assert run(["resume", JOB, "--max-runtime", "11h"]) == 0
+    state = ended.state("a")
+    assert state.phase is JobPhase.PENDING
+    assert state.spec.constraints == replace(larger, max_runtime_s=39_600.0), "b's budget stays"
+
+
+def test_what_was_stopped_elsewhere_is_resumed_with_new_limits(ended: Shared) -> None:
+    """``a`` takes it for running, and nobody runs it here."""
+    ended.phase("a", JobPhase.PENDING, "resumed")
+    ended.phase("b", JobPhase.STOPPED, "stop_requested")
+    assert run(["resume", JOB, "--budget", "$30"]) == 0
+    assert ended.state("a").spec.constraints.budget_usd == 30.0
+
+
+def test_what_it_costs_is_asked_of_where_its_checkpoints_lie(
+    ended: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def plan(*_args: object, **named: object) -> None:
+        asked.append(named.get("store_place"))
+        raise InfeasibleError("no")
+
+    monkeypatch.setattr("arylcloud.cli.compose.make_plan", plan)
+    monkeypatch.setattr("typer.confirm", lambda *_args, **_named: True)
+    monkeypatch.setattr(resumeterms.sys, "stdin", _Terminal())
+    state = replace(ended.state("a"), store_place="aws/us-east-1")
+    ask(state, state.spec, ended.home("a"), yes=False)
+    assert asked == ["aws/us-east-1"]
 
 
 def test_a_new_deadline_is_from_now_on(ended: Shared) -> None:
