@@ -100,9 +100,10 @@ def begin_again(
     by_queue: bool = False,
 ) -> bool:
     """Journal that an ended job goes on; the caller has the claim. ``typed``: a user's new limits, which are
-    judged by what the job has used; None: no limit is judged. This home may know less than the mailbox does:
-    another one may have gone on with the job, or have finished it, meanwhile. Returns whether it goes on: not where a user has stopped it since the queue (``by_queue``)
-    did. Raises ConflictError, OverBudget, UsageError, StoreError, having written nothing (or the new limits alone)."""
+    judged by what the job has used; None: none is judged. This home may know less than the mailbox does:
+    another one may have gone on with the job, or have finished it, meanwhile. Returns whether it goes on: not
+    where a user has stopped it since the queue (``by_queue``) did. Raises ConflictError, OverBudget,
+    UsageError, StoreError, having written nothing (or the new limits alone)."""
     from arylcloud.cli.assemble import new_writer_id
     from arylcloud.cli.resumeterms import checked_limits
     from arylcloud.launcher import resuming
