@@ -74,12 +74,21 @@ def resolve_running(journal: JobIndex, text: str | None) -> str:
 
 
 def at_work(journal: JobIndex, ids: Iterable[str] | None = None) -> list[JobState]:
-    """Jobs that have not ended, or that only made way in a queue and come back; oldest first."""
+    """Jobs that have not ended, or that only made way in a queue and come back; oldest first. One whose
+    records are damaged is not among them: whoever names it is told, and no other job stands still for it."""
+    from arylcloud.core.errors import IntegrityError
     from arylcloud.launcher.fold import replay
     from arylcloud.launcher.queueview import made_way
 
-    states = (replay(journal.records(job_id)) for job_id in (journal.jobs() if ids is None else ids))
-    return [state for state in states if not state.phase.ended or made_way(state)]
+    found = []
+    for job_id in journal.jobs() if ids is None else ids:
+        try:
+            state = replay(journal.records(job_id))
+        except IntegrityError:
+            continue
+        if not state.phase.ended or made_way(state):
+            found.append(state)
+    return found
 
 
 def _submission(journal: JobIndex, job_id: str) -> tuple[float, str]:

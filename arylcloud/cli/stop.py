@@ -56,10 +56,12 @@ def stop(
         if not detach:
             state = follow(journal, store, job_id, places, quiet=json_, since_seq=state.seq)
     if json_:
+        _say_others(journal, job_id)
         emit_json(
             {"job_id": job_id, "phase": state.phase, "code": state.phase_code, "text": state.phase_text}
         )
-    elif state.phase.ended:
+        return 0
+    if state.phase.ended:
         note(f"{job_id} is {state.phase}: {state.phase_text}; no machine of it is left")
     else:
         note(f"{job_id} is stopping; `arylcloud status {job_id}` shows it")

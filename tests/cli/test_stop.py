@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from support.harness import offer
 from support.twohomes import JOB, SPEC, Shared
 
 from arylcloud.checkpoint.store import open_store
+from arylcloud.cli import already
 from arylcloud.cli.jobs import resolve_running
 from arylcloud.cli.main import run
 from arylcloud.core import events as ev
@@ -72,3 +74,24 @@ def test_what_still_runs_is_said_after_a_stop(
     assert capsys.readouterr().err.splitlines()[-1] == "still running: other-1, $1.0000/h"
     with shared.journal("a") as journal:
         assert resolve_running(journal, None) == "other-1"
+
+
+def test_a_damaged_job_is_in_the_way_of_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = Shared(tmp_path)
+    shared.submit("a")
+    shared.phase("a", JobPhase.STOPPED)
+    elsewhere = open_store(f"{shared.folder.parent.as_uri()}/gpt-1")
+    with shared.journal("a") as journal:
+        submitted = ev.JobSubmitted(
+            spec=SPEC, prefix_uri=elsewhere.uri, journal_id=journal.journal_id,
+            market_origin_s=0.0, market_scale=1.0,
+        )  # fmt: skip
+        away = ev.LeaseEnding(lease_id="unknown", code="x", why="x")  # no fold takes this
+        for event in (submitted, away):
+            journal.append("gpt-1", 0.5, "w", event, mirror=elsewhere)
+        assert already.same(journal, SPEC) == []
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(tmp_path / "a"))
+    assert run(["stop", JOB, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["phase"] == "stopped"
