@@ -11,13 +11,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from arylcloud.core.errors import UsageError
 
 CLOUDS: Final = {"s3": "aws", "gs": "gcp", "az": "azure"}
 """Scheme → the cloud whose machines reach such a store by an identity of their own."""
 SCHEMES: Final = ("file", *CLOUDS)
+_WRITE: Final = "write s3://bucket/prefix, gs://bucket/prefix or az://container@account/prefix"
 _USUAL: Final = {
     "aws": re.compile(r"s3://arylcloud-\d{12}-([a-z0-9-]+)(?:/|$)"),
     "gcp": re.compile(r"gs://arylcloud-[0-9a-f]{10}-([a-z0-9-]+)(?:/|$)"),
@@ -58,11 +59,11 @@ def address_of(uri: str) -> Address:
     >>> address_of("az://box@acct/a/b/")
     Address(scheme='az', bucket='box', account='acct', prefix='a/b')
     """
-    parts = urlsplit(uri)
+    parts = _split(uri)
     if parts.scheme not in CLOUDS or parts.query or parts.fragment:
         raise UsageError(
             f"{uri!r} is not the address of a bucket",
-            hint="write s3://bucket/prefix, gs://bucket/prefix or az://container@account/prefix",
+            hint=_WRITE,
         )
     bucket, _, account = parts.netloc.partition("@")
     if not bucket or (account and parts.scheme != "az"):
@@ -71,8 +72,15 @@ def address_of(uri: str) -> Address:
 
 
 def cloud_of(uri: str) -> str | None:
-    """The cloud that a store is in; None = a folder."""
-    return CLOUDS.get(urlsplit(uri).scheme)
+    """The cloud that a store is in; None = a folder. UsageError for what is no address at all."""
+    return CLOUDS.get(_split(uri).scheme)
+
+
+def _split(uri: str) -> SplitResult:
+    try:
+        return urlsplit(uri)
+    except ValueError as error:  # a bracket that is not closed
+        raise UsageError(f"{uri!r} is no address: {error}", hint=_WRITE) from error
 
 
 def usual_place(uri: str) -> str | None:

@@ -118,7 +118,7 @@ def _patterns(root: Path) -> tuple[str, ...]:
     for name in IGNORE_FILES:
         path = root / name
         if path.is_file():
-            lines = (line.strip() for line in path.read_text().splitlines())
+            lines = (line.strip() for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
             found += [line.rstrip("/") for line in lines if line and not line.startswith("#")]
     return tuple(found)
 

@@ -432,3 +432,11 @@ def test_ctrl_c_within_a_command_is_said(
     assert "error: interrupted" in err
     assert "hint:" in err
     assert not flags or json.loads(out)["error"]["kind"] == "interrupted"
+
+
+def test_a_store_that_is_no_address(home: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = home.parent / "t.yaml"
+    job.write_text(json.dumps(PROFILED))
+    assert "'s3://[bad' is no address" in refuse(2, "usage", "launch", str(job), "-y", "--store", "s3://[bad")
+    monkeypatch.setenv("ARYLCLOUD_STORE", "s3://[bad")
+    assert "'s3://[bad' is no address" in refuse(2, "usage", "plan", str(job))

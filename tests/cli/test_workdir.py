@@ -60,3 +60,11 @@ def test_a_script_that_is_not_sent_is_warned_of(tmp_path: Path, run: str, script
     (tmp_path / script).parent.mkdir(exist_ok=True)
     (tmp_path / script).write_text("")
     assert check_files(here) is None
+
+
+def test_names_that_are_not_utf8_leave_out_the_others(tmp_path: Path) -> None:
+    (tmp_path / ".arylignore").write_bytes(b"caf\xe9\ndata/\n")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "big").write_bytes(b"x" * 1000)
+    (tmp_path / "train.py").write_text("")
+    assert bundle.newer(tmp_path, 0.0) == 2, "data is left out; train.py and .arylignore are not"
