@@ -203,7 +203,8 @@ class ScaleRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingStarted:
-    """First progress of an epoch's command: boot ends here."""
+    """First progress of an epoch's command: boot ends here. Said again of one that runs still, where its
+    command's start had been taken for it."""
 
     epoch: int
     lease_id: str

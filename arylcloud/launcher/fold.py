@@ -216,7 +216,16 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 began_at_s=at_s - event.ran_s,
                 first_step=event.step,
             )
-            return replace(state, trainings=(*state.trainings, training))
+            # a second word on one that is open says better when it began
+            known = [
+                (t.epoch, t.lease_id, t.stopped_at_s) == (event.epoch, event.lease_id, None)
+                for t in state.trainings
+            ]
+            if not any(known):
+                return replace(state, trainings=(*state.trainings, training))
+            began = {"started_at_s": training.started_at_s, "began_at_s": training.began_at_s}
+            both = zip(state.trainings, known, strict=True)
+            return replace(state, trainings=tuple(replace(t, **began) if same else t for t, same in both))
         case ev.TrainingStopped():
             return replace(
                 state,

@@ -424,6 +424,18 @@ def test_training(ready: JobState) -> None:
     assert again.trainings == after.trainings, "the first word counts"
 
 
+def test_a_second_word_on_when_it_began(ready: JobState) -> None:
+    begun = told(ready, started(), started(lease_id=L2), started(epoch=2), at_s=600.0)
+    later = replace(started(), at_s=177.0, ran_s=10.0, step=9)
+    after = fold(begun, later, 700.0)
+    assert changes(begun.trainings[0], after.trainings[0]) == {"started_at_s": 177.0, "began_at_s": 690.0}
+    assert after.trainings[1:] == begun.trainings[1:], "of another lease, of another epoch"
+    over = replace(begun, trainings=(replace(begun.trainings[0], stopped_at_s=99.0),))
+    assert [t.started_at_s for t in fold(over, later, 700.0).trainings] == [77.0, 177.0], (
+        "of one that is open"
+    )
+
+
 def test_lists_that_grow(ready: JobState) -> None:
     end = ev.CommandEnded(epoch=1, rank=0, exit_code=0, in_setup=False, tail="")
     saved = ev.CheckpointCommitted(manifest="m1", epoch=1, step=9, saved_at_s=1.0, total_bytes=1)

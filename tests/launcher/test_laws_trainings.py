@@ -90,6 +90,45 @@ def test_one_that_shows_no_step_for_long_trains_since_it_was_started() -> None:
     assert found.at_s == 4990.0, "a step tells more"
 
 
+def test_a_step_that_comes_after_all_says_better_when_it_began() -> None:
+    loads = beat(A, at_s=NOW_S - 1.0, command_started_s=NOW_S - 1240.0)
+    (first,) = begun(loads)
+    taken = training(A, started_at_s=first.at_s, began_at_s=NOW_S - first.ran_s, first_step=4)
+    steps = replace(loads, first_step_s=NOW_S - 40.0)
+    assert not begun(loads, state={"trainings": (taken,)})
+    opened = replace(epoch(1, A, resume_step=4), opened_at_s=NOW_S - 3000.0)
+    d = noted(A, beats=[steps], epochs=[opened], state={"trainings": (taken,)})
+    (second,) = events(d, ev.TrainingStarted)
+    assert (second.at_s, second.step, second.ran_s) == (NOW_S - 40.0, 4, 40.0)
+    assert [(t.started_at_s, t.began_at_s) for t in d.state.trainings] == [(NOW_S - 40.0, NOW_S - 40.0)]
+    assert not begun(steps, state={"trainings": d.state.trainings}), "once"
+    by_checkpoint = replace(loads, first_step_s=loads.command_started_s)
+    assert not begun(by_checkpoint, state={"trainings": (taken,)}), "that shows steps since the start"
+    nearly = replace(loads, first_step_s=first.at_s + 1.0)
+    assert not begun(nearly, state={"trainings": (taken,)})
+    over = replace(taken, stopped_at_s=NOW_S - 30.0)
+    assert not begun(steps, state={"trainings": (over,)})
+    by_step = replace(taken, started_at_s=NOW_S - 900.0)
+    assert not begun(steps, state={"trainings": (by_step,)}), "it had a first step"
+    assert not begun(replace(steps, command_started_s=None), state={"trainings": (taken,)})
+
+
+def test_what_an_epoch_before_began_is_not_begun_again() -> None:
+    two = [epoch(1, A), epoch(2), epoch(3, A)]
+    on_show = beat(A, epoch=3, first_step_s=BEGUN_S + 700.0, command_started_s=BEGUN_S, drained_epoch=2)
+    by_its_start = training(A, 1, started_at_s=BEGUN_S, stopped_at_s=BEGUN_S + 2900.0)
+
+    def again(said: Any, before: Any) -> list[ev.TrainingStarted]:
+        d = noted(A, B, epochs=two, beats=[said], state={"trainings": (before,)})
+        return events(d, ev.TrainingStarted)
+
+    assert not again(on_show, by_its_start)
+    assert not again(on_show, replace(by_its_start, stopped_at_s=None)), "it may run still"
+    own = replace(on_show, first_step_s=BEGUN_S + 2900.0, command_started_s=BEGUN_S + 2900.0)
+    assert again(own, by_its_start)
+    assert again(on_show, replace(by_its_start, lease_id=B.lease_id)), "of another machine"
+
+
 def test_a_limit_on_running_is_not_waited_past_for_a_step() -> None:
     limited = elastic(1, 1, constraints=Constraints(max_runtime_s=15.0 * CLOCK.scale))
     assert begun(beat(A, at_s=5000.0, command_started_s=4986.0), job=limited)
@@ -148,6 +187,16 @@ def test_how_far_it_had_come() -> None:
     assert old.last_step == 3, "a step of another epoch says nothing"
     early = stopped(replace(said, at_s=1.0))
     assert early.at_s == RUNS.started_at_s, "never before it began"
+
+
+def test_it_had_stopped_before_the_next_command_began() -> None:
+    said = beat(A, epoch=3, drained_epoch=2, command_started_s=NOW_S - 50.0, first_step_s=NOW_S - 40.0)
+    three = [epoch(1, A), epoch(2), epoch(3, A)]
+    assert stopped(said, epochs=three).at_s == NOW_S - 50.0
+    own = replace(said, command_started_s=RUNS.started_at_s)
+    assert stopped(own, epochs=three).at_s == NOW_S, "its own command, still on show"
+    assert stopped(replace(said, command_started_s=NOW_S + 1.0), epochs=three).at_s == NOW_S
+    assert stopped(replace(said, epoch=1, drained_epoch=1)).at_s == NOW_S
 
 
 def test_its_end_says_how_and_when() -> None:

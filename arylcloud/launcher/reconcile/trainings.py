@@ -19,14 +19,11 @@ ROUND_S: Final = 1.0
 def note(d: Draft) -> None:
     """Starts and stops that the heartbeats show."""
     epoch = d.member_epoch
-    begun = {(t.epoch, t.lease_id) for t in d.state.trainings}
-    starts = {(t.lease_id, t.started_at_s) for t in d.state.trainings}
     for lease in d.members(epoch) if epoch is not None else ():
         beat = d.beat(lease)
-        if epoch is None or beat is None or (began_s := _began_s(d, epoch, lease, beat)) is None:
+        if epoch is None or beat is None or beat.epoch < epoch.number:
             continue
-        shown_before = (lease.lease_id, began_s) in starts  # the epoch before's, still on show
-        if (epoch.number, lease.lease_id) not in begun and beat.epoch >= epoch.number and not shown_before:
+        if (began_s := _began_s(d, epoch, lease, beat)) is not None and _new(d, epoch, lease, beat, began_s):
             event = ev.TrainingStarted(
                 epoch=epoch.number,
                 lease_id=lease.lease_id,
@@ -65,6 +62,30 @@ def _began_s(d: Draft, epoch: Epoch, lease: Lease, beat: Heartbeat) -> float | N
     return started_s if beat.phase is AgentPhase.EXITED and beat.exit_code == 0 else None
 
 
+def _new(d: Draft, epoch: Epoch, lease: Lease, beat: Heartbeat, began_s: float) -> bool:
+    """Whether that is to be noted: not what an epoch before began, still on show; and a second time only
+    where its command's start had stood for a step that it has shown since."""
+    own = [t for t in d.state.trainings if t.lease_id == lease.lease_id]
+    before = [t for t in own if t.epoch < epoch.number]
+    if any(t.stopped_at_s is None or began_s < t.stopped_at_s for t in before):
+        return False
+    known = next((t for t in own if t.epoch == epoch.number), None)
+    if known is None:
+        return True
+    if known.stopped_at_s is not None or beat.first_step_s is None or beat.command_started_s is None:
+        return False
+    by_its_start = abs(known.started_at_s - beat.command_started_s) <= ROUND_S
+    return by_its_start and began_s > known.started_at_s + ROUND_S
+
+
+def _shown_until_s(training: Training, beat: Heartbeat) -> float:
+    """Up to when it may have run, for all that its machine says: at most until its next command began."""
+    next_s = beat.command_started_s
+    if beat.epoch > training.epoch and next_s is not None and next_s > training.started_at_s:
+        return min(beat.at_s, next_s)
+    return beat.at_s
+
+
 def stop(d: Draft, lease: Lease, training: Training) -> None:
     """That it has ended, as far as it is known where it was and how."""
     epoch = next(e for e in d.state.epochs if e.number == training.epoch)
@@ -77,7 +98,7 @@ def stop(d: Draft, lease: Lease, training: Training) -> None:
     steps = [training.first_step, committed_step]
     at_s = training.started_at_s
     if beat is not None:
-        at_s = max(at_s, beat.at_s)
+        at_s = max(at_s, _shown_until_s(training, beat))
         if beat.step is not None and beat.epoch >= training.epoch:
             steps.append(beat.step)
         if beat.drained_epoch >= training.epoch:
