@@ -179,6 +179,8 @@ class Scaling:
     """What one change of size costs, likewise: every machine stands still for the length of a hand-over."""
     boot: float = 0.0
     """What it costs to bring one more machine up."""
+    in_hours: bool = False
+    """The objective is time alone: hours, not dollars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

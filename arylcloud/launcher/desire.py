@@ -8,6 +8,7 @@ leaves that limit out, and is by time where the deadline is the one.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -147,7 +148,9 @@ class Desires:
         if wanted != self._scaled_for or now_s - self._scaled_at_s >= pause_s:
             quoted = self._quoted(state, here, now_s)
             try:
-                compared = scaling_of if not takes_all(state) else all_unless_dear
+                compared = scaling_of
+                if takes_all(state):
+                    compared = functools.partial(all_unless_dear, now=len(epoch.members))
                 self._scaling = compared(
                     remaining(state, now_s),
                     here,

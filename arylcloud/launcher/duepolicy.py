@@ -77,7 +77,8 @@ def asked(
     to = due.offer(target) if action in (START, SWITCH) else None
     if to is None or state.migration is not None:
         return None, None
-    return None, _move(policy, due, target, to, whole(state))
+    nodes = state.wanted if to.market is Market.SPOT else whole(state)
+    return None, _move(policy, due, target, to, state, nodes)
 
 
 def must_leave(due: Due) -> bool:
@@ -164,21 +165,23 @@ def _time(hours: float) -> str:
     return f"{hours:.1f} h" if abs(hours) >= 1.0 else f"{hours * 60:.1f} min"
 
 
-def _move(policy: DeadlinePolicy, due: Due, target: int, to: Offer, nodes: int) -> MoveAdvice:
-    view = due.view
+def _move(
+    policy: DeadlinePolicy, due: Due, target: int, to: Offer, state: JobState, nodes: int
+) -> MoveAdvice:
+    """To ``nodes`` machines. The view has the whole gang's prices."""
+    view, gang = due.view, whole(state)
     usd = np.concatenate((view.spot_usd[0], view.on_demand_usd[0]))
-    saved = float(usd[int(view.machine[0])] - usd[target])
+    here_usd = float(usd[int(view.machine[0])]) * state.wanted / gang
+    there_usd = float(usd[target]) * nodes / gang
     egress = float(view.market.egress_usd[view.at[0], view.market.region_of[target]])
     here = due.offer(int(view.machine[0]))
     assert here is not None
     kind = "spot" if to.market is Market.SPOT else "on demand"
-    why = (
-        f"{policy.name} policy: {kind} at ${usd[target]:.2f}/h instead of ${usd[int(view.machine[0])]:.2f}/h"
-    )
+    why = f"{policy.name} policy: {kind} at ${there_usd:.2f}/h instead of ${here_usd:.2f}/h"
     return MoveAdvice(
         to=to,
-        saving_usd=saved * float(view.work_h[0]),
-        move_usd=float(usd[target]) * view.market.startup_h + egress,
+        saving_usd=(here_usd - there_usd) * float(view.work_h[0]),
+        move_usd=there_usd * view.market.startup_h + egress,
         why=why,
         nodes=nodes,
         urgent=True,

@@ -72,14 +72,21 @@ def all_unless_dear(
     plan: Callable[[JobSpec], Plan],
     *,
     handover_market_s: float,
+    now: int,
 ) -> Scaling | None:
-    """As :func:`scaling_of`, of a job whose deadline a policy keeps: sizes by the time that they take, where
-    all machines do the work for little more than the cheapest size that is in time would."""
+    """As :func:`scaling_of`, of a job whose deadline a policy keeps and that has ``now`` machines: sizes by
+    the time that they take, where all machines, the boots of those that are to come included, do the work for
+    little more than the cheapest size that is in time would."""
     by_usd = scaling_of(spec, here, sizes, plan, handover_market_s=handover_market_s)
     free = let_go(spec)
-    if by_usd is None or free is None or by_usd.loss[spec.nodes_max] > DEARER * by_usd.loss[by_usd.best]:
+    if by_usd is None or free is None:
         return by_usd
-    return scaling_of(free, here, sizes, plan, handover_market_s=handover_market_s)
+    coming = max(0, spec.nodes_max - now)
+    added = coming * by_usd.boot + (by_usd.handover if coming else 0.0)
+    if by_usd.loss[spec.nodes_max] + added > DEARER * by_usd.loss[by_usd.best]:
+        return by_usd
+    by_time = scaling_of(free, here, sizes, plan, handover_market_s=handover_market_s)
+    return None if by_time is None else dataclasses.replace(by_time, in_hours=free.objective == HURRY)
 
 
 def _candidate(spec: JobSpec, here: Offer, nodes: int, plan: Callable[[JobSpec], Plan]) -> Candidate | None:

@@ -169,6 +169,24 @@ def test_a_move_goes_on_with_what_is_to_be_had(tmp_path: Path) -> None:
     h.check()
 
 
+@pytest.mark.parametrize("room", [2, 4])
+def test_a_working_gang_is_not_moved_to_fewer_machines(tmp_path: Path, room: int) -> None:
+    """By its user, to a zone that has two of four, or all."""
+    h = due(tmp_path, work=Work(amount=2000.0, unit="steps"), constraints=Constraints(deadline_s=9000.0))
+    h.agents.total_steps = 2000
+    h.until(JobPhase.RUNNING)
+    h.tick(30)
+    assert at_work(h) == 4
+    to = next(o.key for o in PLACES if o.market is Market.SPOT and o.key != HERE)
+    h.world.room = {to: room}
+    h.request("migrate", to=to)
+    for _ in range(40):
+        h.tick(5)
+    assert at_work(h) == 4
+    assert {m.spec.offer.key for m in h.world.alive} == ({to} if room == 4 else {HERE})
+    h.check()
+
+
 @pytest.mark.parametrize("pinned", [False, True])
 def test_it_grows_to_all_unless_its_user_says_otherwise(tmp_path: Path, pinned: bool) -> None:
     h = due(tmp_path, work=Work(amount=2000.0, unit="steps"), constraints=Constraints(deadline_s=9000.0))

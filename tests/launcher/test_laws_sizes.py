@@ -18,7 +18,10 @@ from support.situation import (
 )
 
 from arylcloud.core import events as ev
+from arylcloud.core.job import Constraints, InlineRate, ProfileRef, Work
+from arylcloud.core.offer import Market
 from arylcloud.launcher.actions import Scaling
+from arylcloud.launcher.duesize import takes_all
 from arylcloud.launcher.reconcile import sizes
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.state import Lease
@@ -166,3 +169,21 @@ def test_another_offer_has_its_own_best_size() -> None:
     assert chosen(job=spec(3)) == []
     assert chosen(best=9, size=2) == [3]
     assert chosen(of=1) == []
+
+
+def test_where_a_policy_keeps_the_deadline_on_demand_is_all_and_spot_what_was_chosen() -> None:
+    def chosen(market: Market, **state: Any) -> list[int]:
+        to = replace(OFFERS[2], market=market)
+        limits = Constraints(deadline_s=9000.0)
+        rates = ProfileRef(rates=(InlineRate(gpu="V100", count=1, rate=1.0),), unit="steps/s")
+        job = elastic(constraints=limits, profile=rates, work=Work(amount=9.0, unit="steps"))
+        desired = {"sizes": {to.key: 2}}
+        d = draft(job=job, epochs=[], state={"attempts": 2, "size": 1, **state}, desired=desired)
+        assert takes_all(d.state)
+        sizes.for_offer(d, to)
+        return [x.nodes for x in events(d, ev.SizeChosen)]
+
+    assert chosen(Market.SPOT) == []
+    assert chosen(Market.ON_DEMAND) == [3]
+    assert chosen(Market.ON_DEMAND, attempts=0) == []
+    assert chosen(Market.ON_DEMAND, size_pinned=True) == []

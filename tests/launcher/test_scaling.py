@@ -94,7 +94,7 @@ def test_for_a_deadline_all_machines_unless_they_make_the_work_dear() -> None:
         def there(spec: JobSpec) -> Plan:
             return plan_job(spec, from_offers([eight]), also=(eight,), limit=50)
 
-        found = all_unless_dear(job, eight, (), there, handover_market_s=10.0)
+        found = all_unless_dear(job, eight, (), there, handover_market_s=10.0, now=4)
         plain = scaling_of(job, eight, (), there, handover_market_s=10.0)
         assert found is not None
         assert plain is not None
@@ -104,3 +104,10 @@ def test_for_a_deadline_all_machines_unless_they_make_the_work_dear() -> None:
         if all_of_them:
             assert found.loss[2] / found.loss[4] == pytest.approx(2.0, rel=0.1), "hours"
             assert 0 < found.boot < 0.1
+            assert found.in_hours
+            brief = replace(job, work=Work(amount=3600.0, unit="steps"))
+            few = all_unless_dear(brief, eight, (), there, handover_market_s=10.0, now=2)
+            all_there = all_unless_dear(brief, eight, (), there, handover_market_s=10.0, now=4)
+            assert few is not None
+            assert all_there is not None
+            assert (few.in_hours, all_there.in_hours) == (False, True), "two boots for an hour"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from arylcloud.core import events as ev
-from arylcloud.core.offer import Offer
+from arylcloud.core.offer import Market, Offer
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.launcher.actions import MoveAdvice
 from arylcloud.launcher.duesize import fewest, takes_all
 from arylcloud.launcher.offers import barred, covers
-from arylcloud.launcher.reconcile.draft import Draft
+from arylcloud.launcher.reconcile.draft import HOLDING, Draft
 from arylcloud.launcher.reconcile.epochs import handed_over, intact
 from arylcloud.launcher.reconcile.membership import Change, gang, prefetched, survives
 from arylcloud.launcher.reconcile.pipelines import assigned
@@ -111,7 +111,7 @@ def _go_on(d: Draft, epoch: Epoch) -> None:
     targets = {lease.index: lease for lease in d.targets()}
     migration = d.state.migration
     wanted = d.size if migration is None or migration.nodes is None else migration.nodes
-    if len(targets) < (fewest(d.state) if takes_all(d.state) else wanted):
+    if len(targets) < _enough(d, epoch, wanted, targets.values()):
         d.note(ev.MigrationEnded(done=False, text=f"the new machine is not to be had: {_fate(d)}"))
         return
     if not intact(d, epoch) and not (d.draining and _whole(d, epoch)):
@@ -145,6 +145,20 @@ def _go_on(d: Draft, epoch: Epoch) -> None:
             took_s=None if started_s is None else d.now_s - started_s,
         )
     )
+
+
+def _enough(d: Draft, epoch: Epoch, wanted: int, targets: Iterable[Lease]) -> int:
+    """New machines that a move needs: all that it wants; where a policy has an elastic job move on spot, as
+    many as work for it now, and from on demand what is to be had. (On demand is the whole gang, and what a
+    user has asked for holds.)"""
+    dear = any(x.offer.market is not Market.SPOT for x in targets)
+    forced = d.state.migration is not None and d.state.migration.forced
+    if not takes_all(d.state) or d.state.size_pinned or dear or forced:
+        return wanted
+    at_work = [x for x in d.members(epoch) if x.phase in HOLDING]
+    if any(x.offer.market is not Market.SPOT for x in at_work):
+        return fewest(d.state)
+    return max(fewest(d.state), min(len(at_work), wanted))
 
 
 def _double_usd(d: Draft, targets: Iterable[Lease]) -> float | None:

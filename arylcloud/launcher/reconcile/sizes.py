@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from arylcloud.core import events as ev
-from arylcloud.core.offer import Offer
+from arylcloud.core.offer import Market, Offer
 from arylcloud.core.units import say_duration
 from arylcloud.launcher.actions import Scaling
 from arylcloud.launcher.duesize import takes_all
@@ -51,13 +51,13 @@ def never_again(d: Draft) -> bool:
 
 
 def for_offer(d: Draft, offer: Offer) -> None:
-    """A start on another offer than the one that was confirmed has that one's best size."""
+    """A start on another offer than the one that was confirmed has that one's best size. Where a policy
+    keeps the deadline: all on demand, which has to make up for what spot did not do; on spot the size that
+    was chosen last holds anywhere (all, but where all are dear)."""
     best = d.desired.sizes.get(offer.key)
-    if takes_all(d.state) and d.desired.due is not None:
-        best = d.state.spec.nodes_max
-    elif not d.state.attempts:
-        return
-    if not d.elastic or d.state.size_pinned or best is None:
+    if takes_all(d.state):
+        best = None if offer.market is Market.SPOT else d.state.spec.nodes_max
+    if not d.elastic or d.state.size_pinned or not d.state.attempts or best is None:
         return
     best = _clipped(d, best)
     if best != d.size:
@@ -100,7 +100,7 @@ def _advise(d: Draft) -> None:
     worth = gain(scaling, d.size, best, boots=max(0, best - d.size))
     if worth is not None and worth > 0:
         why = f"worth ${worth:,.2f} over the work that is left, hand-over included"
-        if takes_all(d.state):
+        if scaling.in_hours:
             why = f"all that may be had, for its deadline: {say_duration(worth * 3600.0)} sooner"
         elif math.isinf(worth):
             why = f"no plan for {d.size} machines meets the job's limits (p90)"
