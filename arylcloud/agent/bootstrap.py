@@ -30,7 +30,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 # What cloud-init finds in scripts/per-boot it runs at each boot, before user data: so not at this one. Only
-# where this stub is the machine's user data: never on a host on which a machine is but a process.
+# where this stub is the machine's user data: never on a host on which a machine is but a process. Whoever
+# makes an image of the machine has the hook in it: on any other instance it only removes itself.
 _STUB = """\
 #!/bin/sh
 # arylcloud: fetches and starts the agent of one machine. Holds no secrets.
@@ -50,9 +51,10 @@ fail() {
   end 1
 }
 c="$ARYL_CLOUD_INIT"
-if [ -n "$c" ] && grep -qsF "$ARYL_LEASE_ID" "$c/instance/user-data.txt"; then
+q="grep -qswF '$ARYL_LEASE_ID' '$c/instance/user-data.txt'"
+if [ -n "$c" ] && eval "$q"; then
   mkdir -p "$c/scripts/per-boot" && c="$c/scripts/per-boot/arylcloud" &&
-    printf '%s\n' '#!/bin/sh' "$ARYL_POWEROFF" >"$c" && chmod 700 "$c" ||
+    printf '%s\n' '#!/bin/sh' "$q ||" '{ rm -f "$0"; exit; }' "$ARYL_POWEROFF" >"$c" && chmod 700 "$c" ||
     say "no reboot would end this machine"
 fi
 command -v python3 >/dev/null 2>&1 ||

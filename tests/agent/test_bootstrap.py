@@ -227,6 +227,26 @@ def test_a_machine_that_boots_again_ends(
     assert stat.S_IMODE(hooks[0].stat().st_mode) == 0o700
 
 
+@pytest.mark.parametrize("other", ["#!/bin/sh\necho theirs\n", "", "export ARYL_LEASE_ID=lease-a1\n", None])
+def test_an_instance_of_the_machines_image_does_not_end(
+    job: Job, runtime: tuple[Path, str], tmp_path: Path, other: str | None
+) -> None:
+    """It has the hook, and a user data of its own: one's own, none, or that of another lease."""
+    there = tmp_path / "cloud init"
+    (there / "instance").mkdir(parents=True)
+    mine = {"ARYL_POWEROFF": f"touch '{tmp_path}/off'", "ARYL_CLOUD_INIT": str(there)}
+    text = stub(job, ((job.folder / "none"), runtime[1]), env=mine, lease_id="lease-a")
+    told = there / "instance" / "user-data.txt"
+    told.write_text(text)
+    assert boot(job, text)[0] == 1
+    (hook,) = there.glob("scripts/*/*")
+    (tmp_path / "off").unlink()  # the stub's own end
+    told.unlink() if other is None else told.write_text(other)
+    subprocess.run([hook], check=True, timeout=60)
+    assert not (tmp_path / "off").exists()
+    assert not hook.exists()
+
+
 def test_an_agent_that_is_killed_ends_the_machine(job: Job, runtime: tuple[Path, str]) -> None:
     """A machine without its agent is paid for and does nothing."""
     # the command's parent is its supervisor, whose parent is the agent
