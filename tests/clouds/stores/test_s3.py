@@ -356,9 +356,16 @@ def test_the_usual_bucket(account: Account, storage: bucket.AwsStorage) -> None:
     assert not {"access_key_id", "secret_access_key", "token"} & options.keys()
 
 
-def test_where_a_bucket_is(account: Account, storage: bucket.AwsStorage) -> None:
+def test_where_a_bucket_is(
+    account: Account, storage: bucket.AwsStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address = address_of("s3://arylcloud-far/root")
     storage.make(address, "eu-west-1", "j1")
+    before = sum(account.called.values())
+    assert bucket.create(Path(), {}).place(address) is None, "whoever speaks S3 there"
+    assert sum(account.called.values()) == before
+    own = "https://{}.{}.amazonaws.com"
+    monkeypatch.setattr(Calls, "endpoint", lambda self, service, region: own.format(service, region))
     for name, place in (("arylcloud-test", "aws/us-east-1"), ("arylcloud-far", "aws/eu-west-1")):
         fresh = bucket.create(Path(), {})
         assert fresh.place(address_of(f"s3://{name}/x")) == place
