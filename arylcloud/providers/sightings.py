@@ -45,7 +45,7 @@ class Sightings:
         self._inode = 0
         self._machines: dict[str, Machine] = {}
         self._asked_s: dict[str, float] = {}
-        self._turned: dict[str, str] = {}
+        self._turned: dict[str, tuple[str, float]] = {}
         self._complained = False
 
     # ------------------------------------------------------------ what is told
@@ -69,11 +69,11 @@ class Sightings:
                 self._tell({"asked": instance_id, "at_s": time.time()})
 
     def turned_to(self, token: str, zone: str) -> None:
-        """Of an offer without a zone: that machine is asked for there now, others had no room."""
+        """Of an offer without a zone: that machine is asked for there now. Told before it is asked for."""
         with self._lock:
             self._catch_up()
-            if self._turned.get(token) != zone:
-                self._tell({"turned": token, "zone": zone})
+            if self.turned(token) != zone:
+                self._tell({"turned": token, "zone": zone, "at_s": time.time()})
 
     def end(
         self, instance_id: str, ended_s: float, cause: EndCause, *, zone: str | None = None
@@ -98,10 +98,10 @@ class Sightings:
             return self._asked_s.get(instance_id)
 
     def turned(self, token: str) -> str | None:
-        """The zone in which it was asked for last; None = in none but the first."""
+        """The zone in which it was asked for last; None = nobody has told of any."""
         with self._lock:
             self._catch_up()
-            return self._turned.get(token)
+            return self._turned[token][0] if token in self._turned else None
 
     def of_token(self, token: str) -> Machine | None:
         with self._lock:
@@ -146,7 +146,8 @@ class Sightings:
                 self._machines[machine.instance_id] = machine
                 self._asked_s.pop(machine.instance_id, None)
         elif "turned" in record:
-            self._turned[str(record["turned"])] = str(record["zone"])
+            at_s = float(record.get("at_s", time.time()))
+            self._turned[str(record["turned"])] = (str(record["zone"]), at_s)
         elif "asked" in record:
             self._asked_s.setdefault(str(record["asked"]), float(record["at_s"]))
         elif "ended" in record:
@@ -237,6 +238,8 @@ class Sightings:
                 end = {"at_s": machine.ended_s, "cause": machine.end_cause.value}
                 records.append({"ended": machine.instance_id, **end})
         records += [{"asked": i, "at_s": at_s} for i, at_s in self._asked_s.items()]
+        self._turned = {token: told for token, told in self._turned.items() if told[1] >= old_s}
+        records += [{"turned": t, "zone": zone, "at_s": at_s} for t, (zone, at_s) in self._turned.items()]
         half = path.with_suffix(".half")
         with half.open("wb") as file:
             os.fchmod(file.fileno(), path.stat().st_mode & 0o777)

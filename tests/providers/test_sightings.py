@@ -115,6 +115,11 @@ def test_a_large_file_is_tidied_up(path: Path, monkeypatch: pytest.MonkeyPatch) 
     old = replace(ONE, instance_id="vm-0", token="t-0", launched_s=1.0)
     reader.saw(old)
     reader.end("vm-0", 2.0, EndCause.SELF)
+    with monkeypatch.context() as patch:
+        patch.setattr(sightings.time, "time", lambda: NOW_S - sightings.KEPT_S - 1)
+        reader.turned_to("t-0", "b")
+    reader.turned_to("aryl-1", "a")
+    reader.turned_to("aryl-1", "b")
     monkeypatch.setattr(sightings, "LARGE_BYTES", 100)
     before = path.stat().st_size
     tidier = Sightings(path)
@@ -122,6 +127,8 @@ def test_a_large_file_is_tidied_up(path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert path.stat().st_size < before
     assert [one.name for one in path.parent.iterdir()] == [path.name]
     assert tidier.of_token("t-0") is None
+    for one in (tidier, reader, Sightings(path)):
+        assert (one.turned("aryl-1"), Sightings(path).turned("t-0")) == ("b", None)
     tidier.end("vm-1", NOW_S, EndCause.INTERRUPTED)
     assert [m.end_cause for m in reader.ended()] == [EndCause.INTERRUPTED]  # across the tidying
 

@@ -128,7 +128,8 @@ class AwsProvider:
         if (there := self._with_token(region, spec.token)) is not None:
             return there
         self._seen.elsewhere.refuse_token(spec.token)
-        if offer.zone is None:
+        several = offer.zone is None and len(zones) > 1
+        if several:
             zones = self._in_order(spec, zones)
         # EC2 itself holds spot prices to the cap, and nobody holds list prices
         within_cap(spec, lambda: self._price(offer)[0])
@@ -136,7 +137,7 @@ class AwsProvider:
         self._places.zone_ids(region)  # asked for now: whatever fails once there is a machine hides it
 
         def make(zone: str) -> Machine:
-            if zone != zones[0]:
+            if several:
                 self._seen.turned_to(spec.token, zone)
             return self._make(replace(spec, offer=replace(offer, zone=zone)), token_in(spec, zone))
 
@@ -146,11 +147,11 @@ class AwsProvider:
 
     def _in_order(self, spec: MachineSpec, zones: list[str]) -> list[str]:
         """Of an offer without a zone. EC2 knows our token in one zone only, and its lists lag: what an answer
-        that was lost may have made is looked for where it was asked for, before any other zone."""
-        if spec.in_gang:
-            zones = together(spec, zones, self._seen.live())
+        that was lost may have made is looked for where it was asked for, before any other zone: the
+        gang's other machines may have found no room there since."""
+        near = together(spec, zones, self._seen.live()) if spec.in_gang else zones
         last = self._seen.turned(spec.token)
-        return zones if last not in zones else [last, *(zone for zone in zones if zone != last)]
+        return near if last not in zones else [last, *(zone for zone in near if zone != last)]
 
     def _make(self, spec: MachineSpec, client_token: str) -> Machine:
         """In the offer's zone."""

@@ -85,7 +85,7 @@ class Seen:
         self._sightings().turned_to(token, zone)
 
     def turned(self, token: str) -> str | None:
-        """The zone in which it was asked for last, where that was not the first."""
+        """The zone in which it was asked for last."""
         return self._sightings().turned(token) if self._has_seen() else None
 
     def _has_seen(self) -> bool:

@@ -15,7 +15,7 @@ from providers.contract import gone, of
 
 from arylcloud.core.errors import CapacityError, OtherCloudError
 from arylcloud.core.offer import Market
-from arylcloud.core.ports import EndCause, MachineState
+from arylcloud.core.ports import EndCause, MachineSpec, MachineState
 from arylcloud.providers.aws.adapter import AwsProvider
 
 KIND = "p4d.24xlarge"
@@ -69,14 +69,7 @@ def test_a_gang_is_in_one_zone(account: Account, zones: list[str]) -> None:
     assert other[0].zone != made[0].zone, "the zone that its name decides is full"
 
 
-def test_an_answer_lost_in_another_zone_than_the_first_is_found_there(
-    account: Account, zones: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Though lists lag, and though the first zone has room meanwhile: a token makes one machine."""
-    wanted, first = spec(ANYWHERE), connect(tmp_path)
-    (begins_in, *_) = first._places.zones(ANYWHERE, wanted.token)
-    full(account, begins_in)
-    account.lag_s = 600.0
+def lose_the_answer(adapter: AwsProvider, wanted: MachineSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = AwsProvider._run
 
     def cut(self: AwsProvider, *asked: Any, **more: Any) -> Any:
@@ -86,13 +79,40 @@ def test_an_answer_lost_in_another_zone_than_the_first_is_found_there(
     with monkeypatch.context() as patch:
         patch.setattr(AwsProvider, "_run", cut)
         with pytest.raises(OtherCloudError, match="broke"):
-            first.create(wanted)
+            adapter.create(wanted)
+
+
+def test_an_answer_lost_in_another_zone_than_the_first_is_found_there(
+    account: Account, zones: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though lists lag, and though the first zone has room meanwhile: a token makes one machine."""
+    wanted, first = spec(ANYWHERE), connect(tmp_path)
+    (begins_in, *_) = first._places.zones(ANYWHERE, wanted.token)
+    full(account, begins_in)
+    account.lag_s = 600.0
+    lose_the_answer(first, wanted, monkeypatch)
     (life,) = account.live()
     assert life.zone_id != begins_in
     account.capacity.clear()
     for adapter in (first, connect(tmp_path)):
         assert adapter.create(wanted).instance_id == life.instance_id
     assert len(account.live()) == 1
+
+
+def test_a_gangs_answer_lost_in_a_zone_in_which_no_other_is_is_found_there(
+    account: Account, zones: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though lists lag, and though the next one found no room there."""
+    one, two = (spec(ANYWHERE, nodes=2, job_id="job-a") for _ in range(2))
+    adapter = connect(tmp_path)
+    account.lag_s = 600.0
+    lose_the_answer(adapter, one, monkeypatch)
+    (life,) = account.live()
+    full(account, life.zone_id)
+    assert adapter.create(two).zone != life.zone_id
+    for again in (adapter, connect(tmp_path)):
+        assert again.create(one).instance_id == life.instance_id
+    assert len(account.live()) == 2
 
 
 def test_a_machine_whose_tags_are_gone_is_there(aws: AwsEmulator, account: Account, tmp_path: Path) -> None:
