@@ -46,7 +46,7 @@ TRY_H: Final = 1.5 / 60
 HANDOVER_H: Final = 2 / 60
 UNKNOWN_BOOT_H: Final = 300 / 3600
 _HOLDING: Final = frozenset({LeasePhase.INTENDED, LeasePhase.PENDING, LeasePhase.READY, LeasePhase.SUSPECT})
-SOFT: Final = frozenset({"capacity", "throttled"})
+SOFT: Final = frozenset({"capacity", "no_room", "throttled"})
 """Bars that say no more than that there is nothing now."""
 
 

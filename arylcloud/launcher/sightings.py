@@ -1,8 +1,8 @@
 """What a job has seen of spot capacity, from its journal: the memory of its deadline policy. Pure.
 
-Every machine that was had says that there was capacity as long as it lived, a refusal for want of it and a
-loss say that there was none. Of a gang, all or nothing: capacity is there while all its machines are; of an
-elastic one, while enough of them are.
+Every machine that was had says that there was capacity as long as it lived, a refusal for want of it (before
+or after a machine was promised) and a loss say that there was none. Of a gang, all or nothing: capacity is
+there while all its machines are; of an elastic one, while enough of them are.
 Nothing is probed: what nobody has asked for is not known.
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from arylcloud.core.offer import Market
 from arylcloud.core.phases import LeasePhase
+from arylcloud.core.ports import EndCause
 from arylcloud.launcher.duesize import fewest, takes_all
 from arylcloud.launcher.state import JobState, Lease
 from arylcloud.planner.deadline.lives import Lives
@@ -28,6 +29,8 @@ SEEN_S: Final = 600.0
 """A machine that was lost was seen at work so long before, as in a replay."""
 LOSSES: Final = frozenset({"interrupted", "unknown"})
 """End causes that say that there was no capacity any more."""
+
+NO_ROOM: Final = EndCause.NO_ROOM.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,8 @@ def looks(state: JobState, now_s: float) -> tuple[Look, ...]:
             by_offer[lease.offer.key].append(lease)
     found: list[Look] = []
     for key, leases in by_offer.items():
-        spans = [_span(state, lease, now_market_s) for lease in leases if lease.launched_s is not None]
+        had = [x for x in leases if x.launched_s is not None and not _no_room(x)]
+        spans = [_span(state, lease, now_market_s) for lease in had]
         whole = _whole(spans, fewest(state))
         for begin_s, end_s, lost in whole:
             last_s = max(begin_s, end_s - SEEN_S) if lost else end_s
@@ -59,10 +63,10 @@ def looks(state: JobState, now_s: float) -> tuple[Look, ...]:
         gone = whole if shrinks else spans
         found += [Look(at_s=end_s, key=key, up=False) for _, end_s, lost in gone if lost]
         for lease in leases:
-            if lease.refusal is not None and lease.refusal.kind == "capacity":
-                at_s = state.market_clock.market_s(lease.ended_at_s or lease.intended_at_s)
-                if not (shrinks and any(begin_s <= at_s <= end_s for begin_s, end_s, _ in whole)):
-                    found.append(Look(at_s=min(at_s, now_market_s), key=key, up=False))
+            if (at_s := _refused_s(state, lease)) is None:
+                continue
+            if not (shrinks and any(begin_s <= at_s <= end_s for begin_s, end_s, _ in whole)):
+                found.append(Look(at_s=min(at_s, now_market_s), key=key, up=False))
     return tuple(sorted(found, key=lambda look: (look.at_s, not look.up)))
 
 
@@ -84,6 +88,22 @@ def remembered(
             lives.note(row, zone, last - since, now_h - last, ~up)
         seen.note(row, zone, now_h, up)
     return seen, lives
+
+
+def _no_room(lease: Lease) -> bool:
+    """Its cloud made it, and then had no room for it: it never ran."""
+    return NO_ROOM in (lease.cause, lease.ending_code)
+
+
+def _refused_s(state: JobState, lease: Lease) -> float | None:
+    """Market seconds at which its cloud said that there was no capacity; None = it did not."""
+    if not _no_room(lease):
+        if lease.refusal is None or lease.refusal.kind != "capacity":
+            return None
+        return state.market_clock.market_s(lease.ended_at_s or lease.intended_at_s)
+    if lease.ended_s is None:  # asked to end since then
+        return state.market_clock.market_s(lease.since_s)
+    return lease.ended_s
 
 
 def _span(state: JobState, lease: Lease, now_market_s: float) -> tuple[float, float, bool]:
