@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from arylcloud.core import events as ev
 from arylcloud.core.clock import MarketClock
@@ -17,6 +17,9 @@ from arylcloud.core.phases import LEASE_TRANSITIONS, JobPhase, LeasePhase
 from arylcloud.core.ports import PricePoint
 from arylcloud.core.stores import usual_place
 from arylcloud.launcher.state import BY_QUEUE, Epoch, JobState, Lease, Training, Turn
+
+LIMIT_TOPICS: Final = ("near:", "limit:")
+"""How topics of notifications begin that speak of a job's limits."""
 
 
 def replay(records: Iterable[ev.Record], state: JobState | None = None) -> JobState:
@@ -159,7 +162,11 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 max_runtime_s=event.max_runtime_s,
             )
             spec = replace(state.spec, constraints=limits)
-            return replace(state, spec=spec, limits_near=frozenset())
+            # of the new limits all is to be said again
+            notified = frozenset(t for t in state.notified if not t.startswith(LIMIT_TOPICS))
+            return replace(
+                state, spec=spec, limits_near=frozenset(), limits_unknown=frozenset(), notified=notified
+            )
         case ev.QueueDecided():
             turn = Turn(gpu=event.gpu, begin_s=at_s)
             return replace(state, placed=event, turns=(*_over(state.turns, at_s), turn))

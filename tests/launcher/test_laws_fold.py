@@ -369,6 +369,18 @@ def test_what_is_said_once(ready: JobState) -> None:
     assert changes(ready, heard) == {"notified": {"a", "b"}}
 
 
+def test_of_new_limits_all_is_said_again(ready: JobState) -> None:
+    topics = ("near:budget", "near:deadline", "limit:budget", "suspect:near:limit:")
+    said = [ev.Notified(topic=t, ok=True, text="") for t in topics]
+    before = told(
+        ready, ev.LimitUnknown(limit="budget", text=""), ev.LimitNear(limit="budget", text=""), *said
+    )
+    after = fold(before, ev.LimitsChanged(budget_usd=9.0, deadline_s=None, max_runtime_s=60.0))
+    assert (after.limits_near, after.limits_unknown, after.notified) == (set(), set(), {topics[-1]})
+    limits = after.spec.constraints
+    assert (limits.budget_usd, limits.deadline_s, limits.max_runtime_s) == (9.0, None, 60.0)
+
+
 # ---------------------------------------------------------------- epochs, training, checkpoints
 
 
