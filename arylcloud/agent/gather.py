@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 
+from arylcloud.agent.saved import Saved
 from arylcloud.checkpoint.sharding import parse_part, part_bytes
 from arylcloud.core.clock import Clock
 from arylcloud.core.codec import dumps, loads
@@ -95,6 +96,25 @@ def answer(
     key, data = part_key(gang.epoch, step, gang.rank), part_bytes(part)
     if not store.create(key, data) and store.get(key) != data:
         raise IntegrityError(f"{directory} was saved twice in this epoch, with different content")
+
+
+def own_part(
+    store: ObjectStore, gang: Gang, saved: Saved, files: tuple[FileEntry, ...]
+) -> tuple[FileEntry, ...]:
+    """Rank 0's part, said like every other rank's, so that a step which is saved anew after this, with other
+    content, is found out: parts that ranks sent of the first would be mixed with parts of the second. What
+    was only added to the folder since is no part of it. Raises as :func:`answer`."""
+    try:
+        answer(store, gang, saved.step, directory=saved.path.name, files=files)
+    except IntegrityError:
+        data = store.get(part_key(gang.epoch, saved.step, gang.rank))
+        if data is None:
+            raise
+        said = parse_part(data, job_id=gang.job_id, epoch=gang.epoch, step=saved.step, rank=gang.rank).files
+        if not said or not set(said) <= set(files):
+            raise
+        return said
+    return files
 
 
 @dataclass(slots=True)

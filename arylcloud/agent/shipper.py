@@ -174,11 +174,15 @@ class Shipper(threading.Thread):
             waiting = [(stream, stream.written) for stream in self._streams.values()]
         with self._shipping:
             while waiting:
-                for stream, _ in waiting:
-                    if (segment := stream.peek()) is not None:
-                        self._ship(stream.name, segment.data)
-                        stream.shipped(segment)
-                waiting = [(stream, upto) for stream, upto in waiting if not stream.shipped_to(upto)]
+                left = []
+                for stream, upto in waiting:
+                    if (segment := stream.peek()) is None:
+                        continue  # all of it, or somebody has cut the spool
+                    self._ship(stream.name, segment.data)
+                    stream.shipped(segment)
+                    if not stream.shipped_to(upto):
+                        left.append((stream, upto))
+                waiting = left
 
     def stop(self) -> None:
         self._halt.set()

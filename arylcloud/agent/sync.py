@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from arylcloud.agent.gather import Contributor, Gang, Gathering, Patience, answer, call
+from arylcloud.agent.gather import Contributor, Gang, Gathering, Patience, call, own_part
 from arylcloud.agent.inotify import Renames
 from arylcloud.agent.saved import COMPLETE, Saved, complete, drop_sending, keep_only, step_of, steps
 from arylcloud.agent.sending import OvertakenError, Sender
@@ -211,25 +211,19 @@ class CheckpointSync(threading.Thread):
         if not together:
             self._try(saved, lambda: self._commit(saved, files, gang))
             return True
-        if self._try(saved, lambda: self._own_part(saved, files, gang)) is None:
+        if (own := self._try(saved, lambda: own_part(self._store, gang, saved, files))) is None:
             return True
         gathering = Gathering(
             store=self._store,
             gang=gang,
             step=saved.step,
             directory=saved.path.name,
-            own=files,
+            own=own,
             clock=self._clock,
             silenced=self._silenced,
         )
         self._gathering = (saved, gathering)
         return self._gather(saved, gathering, gang)
-
-    def _own_part(self, saved: Saved, files: tuple[FileEntry, ...], gang: Gang) -> bool:
-        """Said like every other rank's, so that one saved anew after this, with other content, is found out:
-        parts that ranks sent of the first would be mixed with parts of the second."""
-        answer(self._store, gang, saved.step, directory=saved.path.name, files=files)
-        return True
 
     def _gather(self, saved: Saved, gathering: Gathering, gang: Gang) -> bool:
         if any(one.step == saved.step and one.key != saved.key for one in self.saved()):

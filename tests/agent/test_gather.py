@@ -407,6 +407,19 @@ def test_a_step_saved_anew_is_never_mixed_with_parts_of_the_first_time(
     gang.check()
 
 
+def test_what_is_added_to_a_step_later_does_not_cost_it(gang: Gang) -> None:
+    """A script that notes something beside its shards once all have saved."""
+    for rank in gang.ranks:
+        rank.save(10)
+    gang.ranks[0].turn()
+    gang.clock.sleep(1.0)
+    (gang.ranks[0].folder / "step-10" / "_COMPLETE").write_text("by 0")
+    (gang.ranks[0].folder / "step-10" / "meta.json").write_text("{}")
+    gang.turn(3)
+    assert [m.step for m in gang.manifests()] == [10]
+    gang.check()
+
+
 def test_a_step_saved_anew_with_the_same_content_is_committed(gang: Gang) -> None:
     gang.ranks[0].save(10)
     gang.ranks[0].turn()

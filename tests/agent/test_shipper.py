@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -187,6 +188,19 @@ def test_a_write_that_a_filling_disk_cuts_short_is_counted_to_the_byte(tmp_path:
     stream.shipped(segment)
     assert stream.peek() is None
     stream.close()
+
+
+def test_a_spool_that_somebody_else_has_cut_holds_nobody_up(tmp_path: Path) -> None:
+    store = MemoryStore()
+    shipper = Shipper(store, tmp_path, on_error=str)
+    stream = shipper.stream("s")
+    stream.write(b"gone\n")
+    os.truncate(tmp_path / "s.log", 0)
+    shipper.flush()
+    stream.write(b"and on\n")
+    shipper.flush()
+    shipper.close()
+    assert text(store, "s").endswith(b"and on\n")
 
 
 def test_a_spool_that_cannot_be_cut_does_not_end_who_writes(tmp_path: Path) -> None:

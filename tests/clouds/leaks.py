@@ -45,7 +45,10 @@ def in_files(folders: Iterable[Path], secrets: Iterable[str], *, leave_out: Iter
     found = []
     for folder in folders:
         for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in names):
-            data = path.read_bytes()
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:  # a launcher that has just ended tidies up
+                continue
             found += [f"{path}: {secret[:6]}…" for secret, raw in wanted if raw in data]
     return found
 
