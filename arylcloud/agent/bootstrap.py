@@ -53,7 +53,7 @@ fail() {
 c="$ARYL_CLOUD_INIT"
 q="grep -qswF '$ARYL_LEASE_ID' '$c/instance/user-data.txt'"
 if [ -n "$c" ] && eval "$q"; then
-  mkdir -p "$c/scripts/per-boot" && c="$c/scripts/per-boot/arylcloud" &&
+  c="$c/scripts/per-boot" && mkdir -p "$c" && c="$c/arylcloud" &&
     printf '%s\n' '#!/bin/sh' "$q ||" '{ rm -f "$0"; exit; }' "$ARYL_POWEROFF" >"$c" && chmod 700 "$c" ||
     say "no reboot would end this machine"
 fi
