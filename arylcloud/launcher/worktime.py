@@ -16,8 +16,8 @@ from arylcloud.core.events import TrainingStopped
 from arylcloud.launcher.state import JobState, Lease, Training
 
 SpanKind = Literal["boot", "useful", "lost_work", "idle"]
-TAIL_S: Final = 2.0
-"""Wall seconds from a last save to the end of its command that are nobody's loss."""
+TAIL_S: Final = 15.0
+"""Wall seconds from a last save to the end of its command (its libraries take a while), nobody's loss."""
 _MANIFEST_EPOCH = re.compile(r"e(\d{6})-\d{6}\.json$")
 
 
@@ -109,7 +109,7 @@ def kept_until_s(state: JobState) -> dict[int, float]:
         lowest = min(lowest, source)
         step = checkpoint.step if checkpoint is not None else epoch.resume_step
         source_gang = trainings.get(source, [])
-        if _complete(source_gang, step):
+        if _complete(state, source_gang, step):
             cut = math.inf
         else:
             cut = checkpoint.saved_at_s if checkpoint is not None else _committed_at(source_gang)
@@ -125,28 +125,41 @@ def _kept_at_end(state: JobState, training: Training) -> float:
         failed = any(c.exit_code != 0 for c in state.commands_ended if c.epoch == training.epoch)
         if not failed and state.exit_code in (None, 0):
             return math.inf
-    elif training.how == "drained" and _complete([training], training.committed_step or 0):
+    elif training.how == "drained" and _complete(state, [training], training.committed_step or 0):
         return math.inf
     return _committed_at([training])
 
 
-def _complete(trainings: Iterable[Training], step: int) -> bool:
+def _complete(state: JobState, trainings: Iterable[Training], step: int) -> bool:
     """The checkpoint at ``step`` holds every step taken. Of a machine that vanished nobody knows
     what it did after its last report, so that its tail counts as lost; nor of a command that we ended and
     that never told of steps, after its last checkpoint."""
     return all(
-        t.how in ("drained", "exited") and t.last_step is not None and t.last_step <= step and not unsaved(t)
+        t.how in ("drained", "exited")
+        and t.last_step is not None
+        and t.last_step <= step
+        and not unsaved(t, state)
         for t in trainings
     )
 
 
-def unsaved(t: Training | TrainingStopped) -> bool:
+def unsaved(t: Training | TrainingStopped, state: JobState | None = None) -> bool:
     """Whether a command which we ended went on after its last checkpoint, where checkpoints are all there is
-    to go by: it tells of no steps, and did not save when it was asked to end."""
+    to go by: it tells of no steps, and did not save when it was asked to end.
+
+    Saves are by the clock of rank 0, which commits them: of another rank of ``state`` it is not known, and
+    False. Without ``state``, ``t`` is taken to be rank 0's."""
     stopped_s = t.at_s if isinstance(t, TrainingStopped) else t.stopped_at_s
     if t.told or t.how != "drained" or stopped_s is None:
         return False
+    if state is not None and _rank(state, t) != 0:
+        return False
     return t.committed_saved_at_s is None or stopped_s - t.committed_saved_at_s > TAIL_S
+
+
+def _rank(state: JobState, t: Training | TrainingStopped) -> int:
+    epoch = next((e for e in state.epochs if e.number == t.epoch), None)
+    return next((m.rank for m in (epoch.members if epoch else ()) if m.lease_id == t.lease_id), 0)
 
 
 def _committed_at(trainings: Iterable[Training]) -> float:

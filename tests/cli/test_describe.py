@@ -61,11 +61,11 @@ def test_what_was_saved_when_it_was_asked_to_end_is_told_as_it_was() -> None:
 
     assert stopped(499.0) == "100 (saved and handed over)"
     assert stopped(499.0, told=False) == "100 (saved and handed over)"
-    assert stopped(493.0) == "100 (saved and handed over)", "it tells of its steps: none since"
-    old = "handed over without saving again: its last checkpoint was 7 s old"
-    assert stopped(493.0, told=False) == f"100 ({old})"
+    assert stopped(480.0) == "100 (saved and handed over)", "it tells of its steps: none since"
+    old = "handed over without saving again: its last checkpoint was 20 s old"
+    assert stopped(480.0, told=False) == f"100 ({old})"
     assert stopped(None, told=False) == "100 (handed over without saving)"
-    assert stopped(493.0, 130) == f"130 ({old}), 30 steps to repeat"
+    assert stopped(480.0, 130) == f"130 ({old}), 30 steps to repeat"
     assert stopped(None, 130, how="lost") == "130 (the machine is gone), 30 steps to repeat"
     assert stopped(None, how="exited") == "100 (the command ended)"
 

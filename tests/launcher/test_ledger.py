@@ -146,8 +146,8 @@ def test_a_damaged_checkpoint_makes_the_work_after_the_one_before_lost() -> None
     ("told", "saved_s", "lost_s"),
     [
         (True, 90.0, 0.0),  # it tells of its steps: none since
-        (False, 90.0, 10.0),  # nobody knows what it did since
-        (False, 98.5, 0.0),  # it saved when it was asked to end
+        (False, 80.0, 20.0),  # nobody knows what it did since
+        (False, 85.0, 0.0),  # it saved when it was asked to end
         (False, None, 100.0),
     ],
 )
@@ -163,6 +163,22 @@ def test_what_a_command_without_steps_did_after_its_last_checkpoint_is_lost(
     d.epoch(100.0, "a", resume=(1, 1) if step else None, step=step).train(2, "a", 100.0, step)
     report = build_report(d.state, now_s=150.0)
     assert (report.seconds.useful, report.seconds.lost_work) == (150.0 - lost_s, lost_s)
+
+
+def test_a_save_is_by_the_clock_of_the_rank_that_commits() -> None:
+    """b's clock is 30 s ahead of a's: a saved when it was asked to end."""
+    d = Diary().lease("a", 0.0).lease("b", 0.0, index=1).epoch(0.0, "a", "b")
+    d.train(1, "a", 0.0).train(1, "b", 30.0).save(1, 1, 98.0, 10)
+    for name, at_s in (("a", 100.0), ("b", 130.0)):
+        d.halt(1, name, at_s, how="drained", last=10, committed=10, saved_s=98.0, told=False)
+    assert build_report(d.state, now_s=100.0).seconds.lost_work == 0.0
+    d.epoch(140.0, "a", "b", resume=(1, 1), step=10)
+    assert build_report(d.state, now_s=150.0).seconds.lost_work == 0.0
+    d = Diary().lease("a", 0.0).lease("b", 0.0, index=1).epoch(0.0, "a", "b")
+    d.train(1, "a", 0.0).train(1, "b", 0.0).save(1, 1, 60.0, 10)
+    for name in ("a", "b"):
+        d.halt(1, name, 100.0, how="drained", last=10, committed=10, saved_s=60.0, told=False)
+    assert build_report(d.state, now_s=100.0).seconds.lost_work == 80.0, "a's word counts for both"
 
 
 def test_a_restart_from_the_beginning_loses_every_earlier_epoch() -> None:
