@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from arylcloud.core.offer import Offer
 from arylcloud.core.plan import Candidate, Quantiles, Usd
+from arylcloud.planner.upkeep import DEAR_USD_PER_GB
 from arylcloud.pricing.tariffs import Tariffs, load_tariffs
 
 HYSTERESIS = 1.25
@@ -143,12 +144,13 @@ def _first_egress_usd(c: Candidate) -> float:
 
 
 def through_store(here: str, there: str, store: str | None, tariffs: Tariffs) -> float | None:
-    """$/GB of a checkpoint from ``here`` to ``there`` by way of the store; None = a tariff is not known.
-    ``store`` None: it is where the machines are."""
+    """$/GB of a checkpoint from ``here`` to ``there`` by way of the store; None = the tariff is not known.
+    ``store`` None: it is where the machines are. To and from a store elsewhere, ``DEAR_USD_PER_GB`` stands for
+    a tariff that is not known, as in plans: the job sends its checkpoints that way already."""
     if store is None:
         return tariffs.egress(here, there).usd
-    up, down = tariffs.egress(here, store).usd, tariffs.egress(store, there).usd
-    return None if up is None or down is None else up + down
+    legs = tariffs.egress(here, store).usd, tariffs.egress(store, there).usd
+    return sum(DEAR_USD_PER_GB if usd is None else usd for usd in legs)
 
 
 def _move_usd(

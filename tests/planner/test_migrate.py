@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.plan import Candidate, Quantiles, Usd
 from arylcloud.planner.migrate import Move, Stay, advise, consider, running_usd
+from arylcloud.planner.upkeep import DEAR_USD_PER_GB
 
 
 def at(
@@ -94,8 +95,9 @@ def test_the_checkpoint_goes_by_way_of_the_store() -> None:
     )
     assert away is not None
     assert away.move_usd - 0.1 == pytest.approx((0.09 + 0.12) * gb)
-    asia = advise(HERE, [far], min_saving=0.0, checkpoint_gb=gb, store_place="gcp/asia-east1")
-    assert asia is None, "no tariff is known from there"
+    asia = advise(HERE, [far], min_saving=0.0, checkpoint_gb=gb, store_place="gcp/asia-east1", handover_s=0.0)
+    assert asia is not None, "no tariff is known from there: a dear one stands for it, as in plans"
+    assert asia.move_usd - 0.1 == pytest.approx((0.09 + DEAR_USD_PER_GB) * gb)
 
 
 def test_what_checkpoints_cost_goes_on_and_is_no_part_of_a_move() -> None:
