@@ -145,8 +145,8 @@ def _first_egress_usd(c: Candidate) -> float:
 
 def through_store(here: str, there: str, store: str | None, tariffs: Tariffs) -> float | None:
     """$/GB of a checkpoint from ``here`` to ``there`` by way of the store; None = the tariff is not known.
-    ``store`` None: it is where the machines are. To and from a store elsewhere, ``DEAR_USD_PER_GB`` stands for
-    a tariff that is not known, as in plans: the job sends its checkpoints that way already."""
+    ``store`` None: it is where the machines are. To and from a store elsewhere, ``DEAR_USD_PER_GB`` stands
+    for a tariff that is not known, as in plans: the job sends its checkpoints that way already."""
     if store is None:
         return tariffs.egress(here, there).usd
     legs = tariffs.egress(here, store).usd, tariffs.egress(store, there).usd
