@@ -48,6 +48,7 @@ def gc(
     sweep = Sweep(
         journal=journal,
         root_uri=store_root_uri(places, store),
+        root_named=store is not None,
         owner=owner,
         dryrun=dryrun,
         quiet=json_,
@@ -68,6 +69,7 @@ def gc(
                 "terminated": sweep.terminated,
                 "resources": sweep.resources,
                 "unattended": list(sweep.unattended.values()),
+                "unknown": sweep.unknown,
                 "cut_short": sweep.cut_short,
                 "errors": sweep.errors,
                 "dryrun": dryrun,
@@ -102,6 +104,8 @@ class Sweep:
 
     journal: Journal
     root_uri: str
+    root_named: bool
+    """By ``--store``: the jobs of other journals do lie there."""
     owner: str | None
     dryrun: bool
     quiet: bool
@@ -116,6 +120,8 @@ class Sweep:
     """Journals that have machines in the cloud that was looked at last."""
     unattended: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By job: machines with an open lease, and no launcher at work."""
+    unknown: list[dict[str, Any]] = field(default_factory=list)
+    """Machines of this journal that run, and of which nobody can say whether they are worked with."""
     cut_short: list[dict[str, Any]] = field(default_factory=list)
     """Launches that died before there was a job: what they have left in a store."""
     errors: list[dict[str, Any]] = field(default_factory=list)
@@ -157,6 +163,7 @@ class Sweep:
                 self.journal,
                 jobs,
                 root_uri=self.root_uri,
+                root_named=self.root_named,
                 owner=self.owner,
                 busy=self.busy,
                 dryrun=self.dryrun,
@@ -168,6 +175,7 @@ class Sweep:
 
     def _machine(self, provider: Provider, machine: Machine, jobs: Jobs, *, renewed: bool) -> None:
         from arylcloud.cli.gcfacts import foreign, is_ours, standing
+        from arylcloud.core.errors import IntegrityError, StoreError
 
         ours = is_ours(self.journal, jobs, machine.journal_id, machine.job_id)
         if not ours and machine.job_id not in jobs.unreadable:
@@ -177,6 +185,9 @@ class Sweep:
             return
         how, why = standing(self.journal, jobs, machine)
         if how == "unknown":
+            self.unknown.append({**_document(machine, None, self.now_s), "why": why})
+            error = IntegrityError if machine.job_id in jobs.unreadable else StoreError
+            self.exit_code = max(self.exit_code, error.exit_code)
             self._say(f"{_name(machine)}: left alone: {why}")
         elif how == "unattended":
             self._unattended(machine, why)
@@ -237,7 +248,8 @@ class Sweep:
                 f"job {entry['job_id']} has {n} machine{'s' * (n != 1)} and no launcher\n"
                 f"hint: `{entry['hint']}` gives it one"
             )
-        if not (self.found or self.unattended or self.errors or self.cut_short or self.resources):
+        seen = self.found or self.unattended or self.unknown or self.cut_short or self.resources
+        if not (seen or self.errors):
             if self.asked:
                 where = ", ".join(self.asked)
                 self._say(f"nothing found in {where}: every machine of this journal is known and worked with")

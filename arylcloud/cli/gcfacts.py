@@ -97,8 +97,10 @@ def needed(journal: Journal, jobs: Jobs, job_id: str) -> str | None:
         return f"the mailbox of {job_id} cannot be read ({error.message})"
 
 
-def needed_elsewhere(root_uri: str, job_id: str) -> str | None:
-    """The same of a job of another journal, as its mailbox in that store tells."""
+def needed_elsewhere(root_uri: str, job_id: str, *, named: bool) -> str | None:
+    """The same of a job of another journal, as its mailbox in that store tells. ``named``: the user says that
+    its jobs lie there: then one that does not is no more. A job that never ended needs nothing where its
+    home is lost: no launcher is heard, and its machines have ended themselves."""
     from arylcloud.core.errors import ArylError
     from arylcloud.core.events import Record
     from arylcloud.core.protocol import journal_key
@@ -109,11 +111,34 @@ def needed_elsewhere(root_uri: str, job_id: str) -> str | None:
         store = _prefix(root_uri, job_id)
         first = None if store is None else store.get(journal_key(1))
         if store is None or first is None:
+            if named and store is not None and next(iter(store.list("")), None) is None:
+                return None
             return f"whether {job_id} goes on cannot be seen here: name its store with --store"
         state = apply(None, Record.from_bytes(first))
-        return _goes_on(holding(store, state, state.journal_id), job_id)
+        found = holding(store, state, state.journal_id)
+        return None if _given_up(store, found) else _goes_on(found, job_id)
     except ArylError as error:
+        if named and _deleted(root_uri):
+            return None
         return f"the mailbox of {job_id} cannot be read ({error.message})"
+
+
+def _given_up(store: ObjectStore, found: Holding) -> bool:
+    """Whether ``unattended`` is over since anybody worked on the job, and no machine of it is heard. By the
+    store's clock. Raises StoreError."""
+    from arylcloud.checkpoint.storetime import age_s
+    from arylcloud.core import protocol as mail
+    from arylcloud.launcher.holder import FRESH_S
+
+    if found.at_work is not None:
+        return False
+    spec, ages = found.state.spec, [age_s(store, mail.journal_key(found.state.seq))]
+    ages.append(age_s(store, mail.LAUNCHER_KEY))
+    beats = (age_s(store, mail.beat_key(lease.lease_id)) for lease in found.state.open_leases)
+    if any(age is not None and age < FRESH_S for age in beats):
+        return False
+    known = [age for age in ages if age is not None]
+    return bool(known) and min(known) > spec.unattended_s + spec.grace_s
 
 
 def _goes_on(found: Holding, job_id: str) -> str | None:
@@ -125,17 +150,37 @@ def _goes_on(found: Holding, job_id: str) -> str | None:
 
 
 def _holding(journal: Journal, state: JobState) -> Holding:
+    from arylcloud.core.errors import StoreError
     from arylcloud.launcher.holder import Holding, holding
 
-    store = _mailbox(state)
-    if store is None:
-        return Holding(state=state, at_work=None, elsewhere=False)
-    return holding(store, state, journal.journal_id)
+    nobody = Holding(state=state, at_work=None, elsewhere=False)
+    try:
+        store = _mailbox(state)
+        return nobody if store is None else holding(store, state, journal.journal_id)
+    except StoreError:
+        if not _deleted(state.prefix_uri):
+            raise
+        return nobody  # as with a folder that has been deleted
 
 
 def _knows(state: JobState, machine: Machine) -> bool:
     lease = state.leases.get(machine.lease_id)
     return lease is not None and lease.open and lease.instance_id == machine.instance_id
+
+
+def _deleted(uri: str) -> bool:
+    """Whether the bucket is not there any more; False where its cloud does not say so. Asked only of what
+    could not be read."""
+    from arylcloud.cli.settings import folders
+    from arylcloud.cli.stores import storage_of
+    from arylcloud.core.errors import ArylError
+    from arylcloud.core.stores import address_of, cloud_of
+
+    try:
+        cloud = cloud_of(uri)
+        return cloud is not None and storage_of(cloud, folders()).missing(address_of(uri))
+    except ArylError:  # then what was said of the reading stands
+        return False
 
 
 def _mailbox(state: JobState) -> ObjectStore | None:

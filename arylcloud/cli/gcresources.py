@@ -51,19 +51,23 @@ def clear(
     jobs: Jobs,
     *,
     root_uri: str,
+    root_named: bool,
     owner: str | None,
     busy: Collection[str],
     dryrun: bool,
 ) -> Iterator[Left]:
-    """Remove what nobody needs any more. ``root_uri``: the store in which jobs of other journals may lie;
-    ``busy``: journals that have machines in this cloud. A resource that is still in use stays. Raises
-    CloudError, AccessError."""
+    """Remove what nobody needs any more. ``root_uri``: the store in which jobs of other journals may lie
+    (``root_named``: do, by the user's word); ``busy``: journals that have machines in this cloud. A resource
+    that is still in use stays. Raises CloudError, AccessError."""
     from arylcloud.cli.gcfacts import is_ours
     from arylcloud.core.errors import ConflictError
 
     for resource in infrastructure.resources(journal_id=None):
         ours = is_ours(journal, jobs, resource.journal_id, resource.job_id)
-        kept = _ours_kept(resource, journal, jobs, busy) if ours else _kept(resource, root_uri, owner, busy)
+        if ours:
+            kept = _ours_kept(resource, journal, jobs, busy)
+        else:
+            kept = _kept(resource, root_uri, owner, busy, named=root_named)
         whose = "of this journal" if ours else f"of journal {resource.journal_id}"
         try:
             if kept is None and not dryrun:
@@ -92,7 +96,9 @@ def _ours_kept(resource: Resource, journal: Journal, jobs: Jobs, busy: Collectio
     return None if resource.job_id is None else needed(journal, jobs, resource.job_id)
 
 
-def _kept(resource: Resource, root_uri: str, owner: str | None, busy: Collection[str]) -> str | None:
+def _kept(
+    resource: Resource, root_uri: str, owner: str | None, busy: Collection[str], *, named: bool
+) -> str | None:
     """Likewise, of another journal."""
     from arylcloud.cli.gcfacts import needed_elsewhere
 
@@ -100,4 +106,4 @@ def _kept(resource: Resource, root_uri: str, owner: str | None, busy: Collection
         return f"it is of journal {resource.journal_id}: --owner {resource.journal_id} removes it"
     if resource.journal_id in busy:
         return "that journal has machines here"
-    return None if resource.job_id is None else needed_elsewhere(root_uri, resource.job_id)
+    return None if resource.job_id is None else needed_elsewhere(root_uri, resource.job_id, named=named)

@@ -18,7 +18,7 @@ from arylcloud.cli.main import run as aryl
 from arylcloud.core import events as ev
 from arylcloud.core.clock import MarketClock
 from arylcloud.core.codec import dumps
-from arylcloud.core.errors import AccessError, ArylError, ThrottledError
+from arylcloud.core.errors import AccessError, ArylError, StoreError, ThrottledError
 from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import JobPhase
@@ -33,6 +33,7 @@ from arylcloud.core.protocol import (
     beat_key,
     journal_key,
 )
+from arylcloud.core.stores import Address
 from arylcloud.launcher.journal import Journal
 from tests.support.harness import offer
 
@@ -352,9 +353,13 @@ def test_a_job_whose_records_are_damaged_is_left_alone(run: Run, own: tuple[Jour
     away = ev.LeaseEnding(lease_id="unknown", code="x", why="x")  # no fold takes this
     journal.append(JOB, time.time(), "w", away, None, mirror=store)
     cloud = Cloud("aws", machine(journal_id=journal.journal_id), machine("i-2", journal_id="adopted-from"))
-    found = run(cloud)
+    found = run(cloud, code=7)
     assert (found["found"], found["terminated"], cloud.ended) == ([], [], [])
     assert found["said"].count("cannot be read") == 2
+    assert [(one["instance_id"], "cannot be read" in one["why"]) for one in found["unknown"]] == [
+        ("i-1", True),
+        ("i-2", True),
+    ]
 
 
 # ---------------------------------------------------------------- a job that has gone on elsewhere
@@ -442,6 +447,106 @@ def test_of_another_journal_a_jobs_role_goes_once_its_mailbox_says_that_it_has_e
     abroad.phase(JobPhase.STOPPED)
     run(Cloud("aws"), beside=beside, args=there)
     assert beside.removed == ["aryl-role"]
+
+
+def test_of_a_home_that_is_lost_a_jobs_role_goes_when_its_machines_are_over(
+    run: Run, own: tuple[Journal, ObjectStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never ended: its launcher died, and ``unattended`` after that its machines ended themselves."""
+    journal, store = own
+    owner, root = journal.journal_id, store.uri.removesuffix(f"/jobs/{JOB}")
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(tmp_path / "third"))
+    (tmp_path / "third" / "state").mkdir(parents=True)
+    beside, there = Beside(role(owner)), ["--owner", owner, "--store", root]
+
+    def kept() -> bool:
+        return "has not ended" in run(Cloud("aws"), beside=beside, args=there)["said"]
+
+    say_launcher(store, 13 * HOUR_S)
+    assert kept(), "somebody wrote a record just now"
+    for seq in range(1, journal.head(JOB) + 1):
+        written(store, journal_key(seq), 14 * HOUR_S)
+    for age_s in (1.0, 11 * HOUR_S):
+        say_launcher(store, age_s)
+        assert kept()
+    say_launcher(store, 13 * HOUR_S)
+    beat = Heartbeat(lease_id=LEASE, seq=1, at_s=1.0, phase=AgentPhase.RUNNING)
+    store.put(beat_key(LEASE), dumps(beat))
+    assert kept(), "its machine is still there"
+    assert beside.removed == []
+    written(store, beat_key(LEASE), HOUR_S)
+    run(Cloud("aws"), beside=beside, args=there)
+    assert beside.removed == ["aryl-role"]
+
+
+def test_a_job_that_the_store_which_was_named_does_not_hold_needs_nothing(
+    run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.mkdir()
+    (tmp_path / "store" / "jobs").mkdir(parents=True)
+    beside, root = Beside(role(OTHER)), file_uri(tmp_path / "store")
+    owner, absent = ["--owner", OTHER], file_uri(tmp_path / "not-mounted")
+    monkeypatch.setenv("ARYLCLOUD_STORE", root)
+    assert "name its store" in run(Cloud("aws"), beside=beside, args=owner)["said"], "may be in any other"
+    assert "name its store" in run(Cloud("aws"), beside=beside, args=[*owner, "--store", absent])["said"]
+    assert beside.removed == []
+    run(Cloud("aws"), beside=beside, args=[*owner, "--store", root])
+    assert beside.removed == ["aryl-role"]
+
+
+class Buckets:
+    """A cloud whose buckets cannot be read; ``gone`` says whether they are there."""
+
+    gone = False
+
+    def missing(self, address: Address) -> bool:
+        return self.gone
+
+    def open_uri(self, uri: str, **_: object) -> ObjectStore:
+        raise StoreError(f"{uri} cannot be read")
+
+
+@pytest.fixture
+def bucket(home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Journal, Buckets]:
+    """A job of this home in a bucket."""
+    (home / "state").mkdir(parents=True)
+    journal, buckets = Journal(home / "state" / "journal.db"), Buckets()
+    submitted = ev.JobSubmitted(
+        spec=JobSpec(name="digits", run="x"),
+        prefix_uri=f"s3://box/jobs/{JOB}",
+        journal_id=journal.journal_id,
+        market_origin_s=0.0,
+        market_scale=1.0,
+    )
+    journal.append(JOB, time.time(), "w", submitted, None, mirror=None, strict=False)
+    monkeypatch.setattr("arylcloud.cli.stores.open_uri", buckets.open_uri)
+    monkeypatch.setattr("arylcloud.cli.stores.storage_of", lambda *_: buckets)
+    return journal, buckets
+
+
+def test_nobody_goes_on_with_a_job_whose_bucket_is_deleted(run: Run, bucket: tuple[Journal, Buckets]) -> None:
+    journal, buckets = bucket
+    stopped = ev.JobPhaseChanged(phase=JobPhase.STOPPED, code="x", text="x")
+    journal.append(JOB, time.time(), "w", stopped, None, mirror=None, strict=False)
+    beside = Beside(role(journal.journal_id))
+    assert "cannot be read" in run(Cloud("aws"), beside=beside)["said"]
+    assert beside.removed == []
+    buckets.gone = True
+    run(Cloud("aws"), beside=beside)
+    assert beside.removed == ["aryl-role"]
+
+
+def test_a_machine_of_which_nothing_can_be_known_is_no_silence(
+    run: Run, bucket: tuple[Journal, Buckets]
+) -> None:
+    journal, _buckets = bucket
+    cloud = Cloud("aws", machine(journal_id=journal.journal_id))
+    found = run(cloud, code=5)
+    (one,) = found["unknown"]
+    assert (one["instance_id"], one["ours"]) == ("i-1", True)
+    assert "mailbox cannot be read" in one["why"]
+    assert "known and worked with" not in found["said"]
+    assert cloud.ended == []
 
 
 def test_a_machine_that_a_launcher_elsewhere_is_making_is_no_stray(
