@@ -44,6 +44,7 @@ def check(
     from arylcloud.core.codec import encode
     from arylcloud.core.ports import Verdict
     from arylcloud.providers import registry
+    from arylcloud.providers.findings import not_set_up
 
     if (job is None) == (not infra):
         raise UsageError(
@@ -71,7 +72,7 @@ def check(
             if clouds is None or cloud in clouds:  # asked for by name: as a launch there would end
                 raise
             absent.append(error)
-            found.append(_not_set_up(cloud, error))
+            found.append(_not_set_up(cloud, error.message, error.hint))
             continue
         found += seen
         if any(f.subject == "identity" and f.verdict is Verdict.FAILED for f in seen):
@@ -80,6 +81,9 @@ def check(
         found += [store] if store is not None else []
     if absent and len(absent) == len(asked_of):
         raise absent[0]
+    bare = {f.cloud for f in found if clouds is not None and f.cloud not in clouds and not_set_up(f)}
+    if len(bare) + len(absent) < len(asked_of):  # else nothing is left to launch on, and that is why
+        found = [_not_set_up(f.cloud, f.said, f.remedy) if f.cloud in bare else f for f in found]
     asked = [offer for ladder in ladders for offer in ladder.offers]
     # of a home that has launched nothing, nothing is made either
     freed = list(lifted(open_journal(places), found, asked, nodes=nodes)) if places.journal.is_file() else []
@@ -101,7 +105,7 @@ def check(
     return 4 if any(finding.subject in ("identity", "permissions") for finding in failed) else 5
 
 
-def _not_set_up(cloud: str, error: MissingExtraError) -> Finding:
+def _not_set_up(cloud: str, why: str, remedy: str | None) -> Finding:
     """Of a cloud that the job may use, and nobody has named: it is one place less, and no fault."""
     from arylcloud.core.ports import Finding, Verdict
 
@@ -110,8 +114,8 @@ def _not_set_up(cloud: str, error: MissingExtraError) -> Finding:
         region=None,
         subject="set up",
         verdict=Verdict.WARNING,
-        said=f"not set up here: {error.message}",
-        remedy=error.hint,
+        said=f"not set up here: {why}",
+        remedy=remedy,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from arylcloud.core.errors import ArylError
 from arylcloud.core.offer import Offer
@@ -20,6 +21,20 @@ def quota_of(offer: Offer) -> str:
     'aws/us-east-1:p4d.24xlarge:spot'
     """
     return f"{offer.cloud}/{offer.region}:{offer.instance_type}:{offer.market.value}"
+
+
+WANTING: Final = ("no credentials", "no project is named", "no subscription is named")
+"""What the clouds' own errors say where nobody has ever signed in here."""
+
+
+def not_set_up(finding: Finding) -> bool:
+    """Whether the cloud does not know who asks because nobody has told it, rather than having refused
+    them."""
+    return (
+        finding.subject == "identity"
+        and finding.verdict is Verdict.FAILED
+        and any(words in finding.said for words in WANTING)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,6 +178,43 @@ def test_a_cloud_that_nobody_named_and_that_is_not_set_up_is_no_fault(
     assert "`arylcloud check --infra aws`" in capsys.readouterr().err
 
 
+def test_a_cloud_without_credentials_that_nobody_named_is_not_set_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("run: x\nresources: {accelerators: A100:8}\n")
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(tmp_path / "home"))
+    says = {"azure": "azure: a token: no credentials", "gcp": "gcp: no project is named"}
+
+    def load(cloud: str, **_: object) -> Cloud:
+        return Stranger(cloud, says[cloud]) if cloud in says else Anywhere(set())
+
+    monkeypatch.setattr("arylcloud.providers.registry.load_checks", load)
+    monkeypatch.setattr("arylcloud.cli.stores.looked_at", lambda *_: None)
+    assert run(["check", str(job)]) == 0
+    out = capsys.readouterr().out
+    assert "warning  azure: set up: not set up here: azure: a token: no credentials" in out
+    assert "warning  gcp: set up: not set up here: gcp: no project is named" in out
+    assert "hint: sign in" in out
+    assert run(["check", "--infra", "azure"]) == 4, "named"
+    says["azure"] = "azure: the sign-in was refused"
+    assert run(["check", str(job)]) == 4, "there are some, and they are no good"
+    says |= {"azure": "azure: a token: no credentials", "aws": "aws: no credentials"}
+    assert run(["check", str(job)]) == 4, "none is left"
+    assert "FAILED   aws: identity" in capsys.readouterr().out
+
+
+class Stranger(Cloud):
+    """A cloud that does not know who asks."""
+
+    def __init__(self, name: str, said: str) -> None:
+        super().__init__(set())
+        self.name, self.said = name, said
+
+    def check(self, offers: Sequence[Offer], *, nodes: int, until_s: float | None) -> tuple[Finding, ...]:
+        return (Findings(self.name).say(None, "identity", Verdict.FAILED, self.said, "sign in"),)
+
+
 class Anywhere(Cloud):
     def check(self, offers: Sequence[Offer], *, nodes: int, until_s: float | None) -> tuple[Finding, ...]:
         return (AWS.say(None, "identity", Verdict.OK, "you"),)
