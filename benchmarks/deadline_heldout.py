@@ -119,8 +119,8 @@ def main() -> int:
     given = parser.parse_args()
     if given.skynomad is None and given.spot_traces is None:
         parser.error("name a checkout: --skynomad FOLDER, --spot-traces FOLDER")
-    if given.write and given.only:
-        parser.error("--write is for all settings")
+    if given.write and (given.only or given.skynomad is None or given.spot_traces is None):
+        parser.error("--write is for all settings: it wants both folders, and no --only")
     settings = of_skynomad(given.skynomad, given.starts) if given.skynomad is not None else []
     if given.spot_traces is not None:
         settings += of_spot_traces(given.spot_traces, given.starts)

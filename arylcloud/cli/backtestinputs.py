@@ -27,14 +27,13 @@ def trace_of(
     from arylcloud.core.errors import UsageError
 
     folder = Path(trace.partition("#")[0]) if trace else None
-    if folder is not None and str(folder) != OWN and folder.is_dir():
+    if folder is not None and str(folder) != OWN and folder.is_dir() and invent is None:
         return _published(folder, (trace or "").partition("#")[2], ones, usd)
-    if ones is not None or usd is not None:
+    if (ones is not None or usd is not None) and (trace is None or invent is None):
         raise UsageError(
             "--ones and --usd are for --trace FOLDER: a published trace, one JSON file per zone",
             hint="docs/backtest.md tells the formats",
         )
-
     if (trace is None) == (invent is None):
         raise UsageError(
             "capacity comes from --trace FILE, or from --invent SEED: give one of them",

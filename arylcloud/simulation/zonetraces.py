@@ -181,7 +181,7 @@ def _convention(files: Sequence[_File]) -> Ones:
     raise UsageError(
         f"{files[informed.index(False)].path}: zeros and ones, and nothing tells which of them is a machine "
         "that could be had",
-        hint="say it: up for skypilot-org/spot-traces, down for files of SkyNomad's kind",
+        hint="say it: --ones up for skypilot-org/spot-traces, --ones down for files of SkyNomad's kind",
     )
 
 
@@ -231,7 +231,7 @@ def _usd(file: _File, usd: Usd | None) -> tuple[Floats, float]:
     if listed is None or prices is None:
         raise UsageError(
             f"{path}: it has no prices{'' if prices is None else ' on demand'}: they are to be given",
-            hint="per machine and hour, spot and on demand",
+            hint="--usd SPOT,ON_DEMAND: per machine and hour",
         )
     on_demand = _number(listed, f"{path}: the price on demand", MOST_USD)
     if not isinstance(prices, list):

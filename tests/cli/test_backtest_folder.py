@@ -78,3 +78,13 @@ def test_of_folders_only(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = call(capsys, "--invent", "1", "--ones", "up")
     assert code == 2
     assert "--ones and --usd are for --trace FOLDER" in err
+
+
+def test_capacity_has_one_source_and_hints_name_their_flags(
+    capsys: pytest.CaptureFixture[str], folder: str
+) -> None:
+    code, _, err = call(capsys, "--trace", f"{folder}#v100_1", "--usd", "1,3", "--invent", "3")
+    assert code == 2
+    assert "--trace FILE, or from --invent SEED: give one of them" in err
+    assert "--ones up" in call(capsys, "--trace", f"{folder}#k80_1", "--usd", "1,3")[2]
+    assert "--usd SPOT,ON_DEMAND" in call(capsys, "--trace", f"{folder}#v100_1")[2]
