@@ -223,16 +223,7 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
                 began_at_s=at_s - event.ran_s,
                 first_step=event.step,
             )
-            # a second word on one that is open says better when it began
-            known = [
-                (t.epoch, t.lease_id, t.stopped_at_s) == (event.epoch, event.lease_id, None)
-                for t in state.trainings
-            ]
-            if not any(known):
-                return replace(state, trainings=(*state.trainings, training))
-            began = {"started_at_s": training.started_at_s, "began_at_s": training.began_at_s}
-            both = zip(state.trainings, known, strict=True)
-            return replace(state, trainings=tuple(replace(t, **began) if same else t for t, same in both))
+            return replace(state, trainings=_began(state.trainings, training))
         case ev.TrainingStopped():
             return replace(
                 state,
@@ -302,6 +293,20 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             return replace(state, launcher=event)
         case ev.JobSubmitted():
             return state
+
+
+def _began(trainings: tuple[Training, ...], said: Training) -> tuple[Training, ...]:
+    """One more; a second word on one that is open says better when that began."""
+
+    def same(t: Training) -> bool:
+        return (t.epoch, t.lease_id, t.stopped_at_s) == (said.epoch, said.lease_id, None)
+
+    if not any(same(t) for t in trainings):
+        return (*trainings, said)
+    return tuple(
+        replace(t, started_at_s=said.started_at_s, began_at_s=said.began_at_s) if same(t) else t
+        for t in trainings
+    )
 
 
 def _over(turns: tuple[Turn, ...], at_s: float) -> tuple[Turn, ...]:
