@@ -127,7 +127,7 @@ def test_30_gc_leaves_alone_what_is_being_worked_on(new_home: NewHome) -> None:
     wait_for(lambda: home.state(job_id).trainings, "training")
     assert home.cli("gc", "--json", code=0).json == {
         "schema_version": 1, "found": [], "terminated": [], "unattended": [], "cut_short": [], "errors": [],
-        "resources": [], "dryrun": False,
+        "resources": [], "unknown": [], "dryrun": False,
     }  # fmt: skip
     launcher.kill()
     assert launcher.wait() != 0
