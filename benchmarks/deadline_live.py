@@ -19,7 +19,9 @@ import logging
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,26 +85,26 @@ def main() -> int:
     return 1 if bad else 0
 
 
+def live_runs(kind: Callable[..., DueLive], starts: NDArray[np.intp], **what: Any) -> list[Lived]:
+    """A live run from each start."""
+    found = []
+    for start in starts.tolist():
+        with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
+            one = kind(
+                start=start, folder=Path(folder), egress_usd=EGRESS_USD, step_s=60.0, save_every=5, **what
+            )
+            found.append(one.run())
+    return found
+
+
 def setting(name: str, seed: int, work_h: float, ratio: float, count: int) -> tuple[str, int]:
     world = grid(named(invented(seed, zones=6, regions=3, days=20)))
     job = Job(work_h=work_h, deadline_h=work_h / ratio)
     market = market_of(world, startup_h=STARTUP_H, egress_usd=flat_egress(3, EGRESS_USD))
     starts = drawn_starts(world, job, count, np.random.default_rng(0))
     replayed = replay(world, market, deadline_policy(name), job, starts)
-    began_s, lives = time.process_time(), []
-    for start in starts.tolist():
-        with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
-            live = DueLive(
-                grid=world,
-                job=job,
-                start=start,
-                folder=Path(folder),
-                policy=name,
-                egress_usd=EGRESS_USD,
-                step_s=60.0,
-                save_every=5,
-            )
-            lives.append(live.run())
+    began_s = time.process_time()
+    lives = live_runs(DueLive, starts, grid=world, job=job, policy=name)
     cpu_s = (time.process_time() - began_s) / len(lives)
     usd = sum(lived.usd for lived in lives)
     faults = faults_of(lives, replayed.missed)
@@ -131,22 +133,11 @@ def gang_setting(
     market = market_of(world, startup_h=STARTUP_H, egress_usd=flat_egress(3, EGRESS_USD))
     starts = drawn_starts(world, job, count, np.random.default_rng(0))
     replayed = elastic_replay(world, sizes, market, deadline_policy(name), job, starts)
-    began_s, found = time.process_time(), dict[str, list[Lived]]()
-    for policy in (name, "off"):
-        for start in starts.tolist():
-            with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
-                live = GangLive(
-                    grid=world,
-                    sizes=sizes,
-                    job=job,
-                    start=start,
-                    folder=Path(folder),
-                    policy=policy,
-                    egress_usd=EGRESS_USD,
-                    step_s=60.0,
-                    save_every=5,
-                )
-                found.setdefault(policy, []).append(live.run())
+    began_s = time.process_time()
+    found = {
+        policy: live_runs(GangLive, starts, grid=world, sizes=sizes, job=job, policy=policy)
+        for policy in (name, "off")
+    }
     cpu_s = (time.process_time() - began_s) / count / 2
     usd = {policy: sum(x.usd for x in lives) for policy, lives in found.items()}
     late = [int(replayed.missed.sum()), *(sum(x.missed for x in lives) for lives in found.values())]
