@@ -16,26 +16,30 @@ _HEAD = struct.Struct("iIII")
 
 
 class Renames:
-    """Names moved into ``folder`` since this object was made and not created again since. Safe to ask from
-    several threads."""
+    """Names moved into ``folder`` since it is watched and not created again since. Safe to ask from several
+    threads. A host has few watches (``fs.inotify.max_user_instances``, 128 for all of one user's processes):
+    where none is left, each question tries anew, and ``watching`` says so."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._moved: set[str] = set()
         self._lock = threading.Lock()
         self._fd = -1
-        if not sys.platform.startswith("linux"):
-            return
-        libc: Any = ctypes.CDLL(None, use_errno=True)
-        fd = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-        if fd < 0:
-            return  # too many watches on this host: times and _COMPLETE must do
-        if int(libc.inotify_add_watch(fd, os.fsencode(folder), _IN_CREATE | _IN_MOVED_TO)) < 0:
-            os.close(fd)
-            return
-        self._fd = fd
+        self._closed = not sys.platform.startswith("linux")
+        with self._lock:
+            self._open()
+
+    def __del__(self) -> None:
+        self.close()
+
+    @property
+    def watching(self) -> bool:
+        """False: of a folder renamed within a tick of being written, only ``_COMPLETE`` can tell."""
+        return self._fd >= 0
 
     def names(self) -> frozenset[str]:
         with self._lock:
+            self._open()
             while self._fd >= 0:
                 try:
                     data = os.read(self._fd, 65536)
@@ -45,9 +49,23 @@ class Renames:
             return frozenset(self._moved)
 
     def close(self) -> None:
+        """What was seen stays known."""
+        self._closed = True
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def _open(self) -> None:
+        if self._closed or self._fd >= 0:
+            return
+        libc: Any = ctypes.CDLL(None, use_errno=True)
+        fd = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        if fd < 0:
+            return
+        if int(libc.inotify_add_watch(fd, os.fsencode(self._folder), _IN_CREATE | _IN_MOVED_TO)) < 0:
+            os.close(fd)
+            return
+        self._fd = fd
 
     def _take(self, data: bytes) -> None:
         offset = 0

@@ -29,6 +29,10 @@ __all__ = ["COMPLETE", "CheckpointSync", "Saved", "SyncStatus", "complete", "kee
 SCAN_S = 0.2
 STALE_S = 60.0
 """A folder that has not become complete for this long is mentioned in the log."""
+UNWATCHED = (
+    "this machine cannot see that a folder was renamed right after it was written (Linux: raise "
+    f"fs.inotify.max_user_instances): write a {COMPLETE} file into it"
+)
 PARTS_SAID_S = 10.0
 """So long other ranks' parts are waited for in silence."""
 _T = TypeVar("_T")
@@ -375,10 +379,13 @@ class CheckpointSync(threading.Thread):
             done = {saved.path.name for saved in self.saved()}
             if age_s > STALE_S and path.name not in done:
                 self._mentioned.add(path.name)
-                self._log(
+                text = (
                     f"{path.name} is not committed: it was neither renamed into place nor has it "
                     f"a {COMPLETE} file, so that nobody can know whether it is whole"
                 )
+                if not self._renames.watching:
+                    text += f"; {UNWATCHED}"
+                self._log(text)
 
     def _note(self, **changes: object) -> None:
         with self._lock:

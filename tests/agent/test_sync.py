@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from arylcloud.agent.inotify import Renames
-from arylcloud.agent.sync import CheckpointSync, complete, keep_only
+from arylcloud.agent.sync import STALE_S, CheckpointSync, complete, keep_only
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.restore import list_manifests, read_manifest
 from arylcloud.checkpoint.store import StoreAccessError, map_error
@@ -36,8 +37,14 @@ def names(found: list) -> list[str]:  # type: ignore[type-arg]
     return [saved.path.name for saved in found]
 
 
+def watching(folder: Path) -> Renames:
+    renames = Renames(folder)
+    wait_for(lambda: renames.names() == frozenset() and renames.watching, why="no watch is left on this host")
+    return renames
+
+
 def test_renamed_and_marked_ones_are_complete_others_never(tmp_path: Path) -> None:
-    renames = Renames(tmp_path)
+    renames = watching(tmp_path)
     # written and renamed within one tick of the file system's clock: only the kernel can tell
     for step in range(1, 21):
         write(tmp_path, step, how="rename")
@@ -51,13 +58,50 @@ def test_renamed_and_marked_ones_are_complete_others_never(tmp_path: Path) -> No
 
 
 def test_a_name_created_anew_is_no_longer_a_renamed_one(tmp_path: Path) -> None:
-    renames = Renames(tmp_path)
+    renames = watching(tmp_path)
     final = write(tmp_path, 1, how="rename")
     (final / "w").unlink()
     final.rmdir()
     write(tmp_path, 1, how="in place")
     assert names(complete(tmp_path, renames.names())) == []
     renames.close()
+
+
+def test_a_watch_is_given_back_when_nobody_asks_any_more(tmp_path: Path) -> None:
+    """A host has 128 of them for all processes of a user: kept ones would blind every agent after us."""
+    renames = watching(tmp_path)
+    held = Path(f"/proc/self/fd/{renames._fd}")
+    assert "inotify" in str(held.readlink())
+    del renames
+    gc.collect()
+    assert not held.is_symlink() or "inotify" not in str(held.readlink())
+
+
+def test_where_no_watch_is_left_it_is_asked_for_anew_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        @staticmethod
+        def inotify_init1(_: int) -> int:
+            return -1
+
+    said: list[str] = []
+    with monkeypatch.context() as full:
+        full.setattr("ctypes.CDLL", lambda *_args, **_options: Full)
+        found = CheckpointSync(
+            MemoryStore(), tmp_path, job_id="j", lease_id="l", clock=SystemClock(), log=said.append
+        )
+        found.begin(1)
+        missed = tmp_path / "step-1"
+        missed.mkdir()
+        os.utime(missed, (time.time() - 2 * STALE_S,) * 2)
+        full.setattr("arylcloud.agent.sync.complete", lambda *_: [])  # as if its ctime told nothing
+        assert found._turn()
+        assert "max_user_instances" in said[0]
+    wait_for(lambda: found.saved() is not None and found._renames.watching)
+    write(tmp_path, 2, how="rename")
+    assert found._turn()
+    assert found.status.committed_step == 2
 
 
 def test_a_rename_long_ago_is_seen_by_its_times(tmp_path: Path) -> None:
@@ -156,6 +200,7 @@ def test_what_cannot_be_committed_is_said_and_passed_over(sync) -> None:  # type
     bad = folder / ".tmp"
     bad.mkdir(parents=True)
     os.mkfifo(bad / "pipe")
+    os.utime(bad, (1, 1))  # its times tell of the rename, should this host have no watch left
     bad.rename(folder / "step-9")
     wait_for(lambda: found.status.problem)
     assert "step-9" in found.status.problem

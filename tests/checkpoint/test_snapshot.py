@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,10 @@ def test_saves_faster_than_uploads_starve_nobody_and_fill_no_disk(tmp_path: Path
     store, folder, said = Slow(), tmp_path / "ck", []
     sync = CheckpointSync(store, folder, job_id="j", lease_id="l", clock=SystemClock(), log=said.append)
     sync.begin(1)
+    give_up = time.monotonic() + 120
+    while sync.saved() or not sync._renames.watching:  # of what is gone before a scan only a watch knows
+        assert time.monotonic() < give_up, "other processes use up this host's inotify watches"
+        time.sleep(0.02)
     step = 1
     checkpoint(folder, 1)
     for _ in range(3):
