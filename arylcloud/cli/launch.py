@@ -315,13 +315,8 @@ def outcome(state: JobState) -> int:
     from arylcloud.core.phases import JobPhase
 
     if state.phase is JobPhase.SUCCEEDED:
-        deadline_s = state.spec.constraints.deadline_s
-        took_s = state.market_clock.market_s(state.phase_since_s) - state.market_clock.market_s(
-            state.submitted_at_s
-        )
-        if deadline_s is not None and took_s > deadline_s:
-            return errors.MissedDeadline.exit_code
-        return 0
+        late = state.phase_code == errors.MissedDeadline.kind
+        return errors.MissedDeadline.exit_code if late else 0
     if state.phase is JobPhase.STOPPED:
         return errors.Cancelled.exit_code
     return {

@@ -67,6 +67,10 @@ def late(left_s: float | None, candidates: Sequence[Candidate]) -> str | None:
 
 
 def _said(hours: float) -> str:
+    """To the minute below ten hours: what is missing may be minutes."""
+    minutes = round(hours * 60.0)
+    if 60 <= minutes < 600:
+        return f"{minutes // 60} h {minutes % 60} min"
     return say_duration(hours * 3600.0)
 
 

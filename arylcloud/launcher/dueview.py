@@ -19,6 +19,7 @@ from arylcloud.core.phases import LeasePhase
 from arylcloud.core.plan import Candidate, Plan
 from arylcloud.launcher.actions import Observed, Timing
 from arylcloud.launcher.duesize import fewest, takes_all, whole
+from arylcloud.launcher.duetimes import begin_h, closing_h, lost_h
 from arylcloud.launcher.offers import barred
 from arylcloud.launcher.sightings import looks, remembered
 from arylcloud.launcher.state import JobState, Lease
@@ -33,15 +34,11 @@ SAME_SPEED: Final = 0.98
 TICK_H: Final = 1 / 6
 """Refused zones rest about so long (``launcher/offers``); of a short job less."""
 TICKS: Final = 144
-BOOTS: Final = 2.0
-"""Of the planned boot, until a start has been measured."""
-MEASURED: Final = 1.1
 SPREAD: Final = 1.02
-"""Of a speed that has been measured over so many steps and wall seconds, at p90."""
+"""Of a speed that has been measured over so many steps and wall seconds, at p90: the next machine of the same
+kind may be slower, and after a loss that took all slack there is no time to find out."""
 LEAST_STEPS: Final = 20
 LEAST_S: Final = 300.0
-RECENT_SAVES: Final = 8
-RESTORE_GB_PER_S: Final = 0.5
 TRY_H: Final = 1.5 / 60
 HANDOVER_H: Final = 2 / 60
 UNKNOWN_BOOT_H: Final = 300 / 3600
@@ -126,9 +123,13 @@ def due_of(
         unit_h, worst = step_h * _speed(ran_on) / _speed(slowest), SPREAD
     left, unsaved = _left(state, observed, work.amount)
     scale_h = state.market_clock.scale / 3600.0
-    deadline_h, begun_s = limits.deadline_s / 3600.0, state.market_clock.market_s(state.submitted_at_s)
+    deadline_h = limits.deadline_s / 3600.0 - closing_h(state, observed, timing)
+    begun_s = state.market_clock.market_s(state.submitted_at_s)
     tick_h = max(2 * timing.tick_s * scale_h, min(TICK_H, deadline_h / TICKS))
-    startup_h = max(3 * timing.tick_s * scale_h, _startup_h(state, boot_h, unsaved * unit_h))
+    lost = lost_h(state, unsaved * unit_h)
+    if here is None:
+        lost /= 2  # for two starts, one of them on spot: a loss throws work away once (``guard``)
+    startup_h = max(3 * timing.tick_s * scale_h, begin_h(state, boot_h, timing) + lost)
     market = Market(
         region=np.array([regions.index(_region(c.offer)) for c in spot], dtype=np.intp),
         egress_usd=egress,
@@ -314,50 +315,6 @@ def _left(state: JobState, observed: Observed, amount: float) -> tuple[float, fl
         shown += [b.step for b in beats if b is not None and b.step is not None and b.epoch == epoch.number]
     step = max(shown)
     return max(amount - step, amount * 1e-3), float(step - saved)
-
-
-def _startup_h(state: JobState, boot_h: float, unsaved_h: float) -> float:
-    """From asking to working, restore and what was not saved included: the worst that was seen, or twice what
-    is planned."""
-    scale_h = state.market_clock.scale / 3600.0
-    took = [
-        (t.began_at_s - state.leases[t.lease_id].intended_at_s) * scale_h
-        for t in state.trainings
-        if t.epoch == _first_epoch_of(state, t.lease_id)
-        and state.leases[t.lease_id].purpose in ("start", "replace")
-        and not (takes_all(state) and _joined(state, t.epoch))
-    ]
-    newest = state.lineage
-    gb = newest.total_bytes / 1e9 if newest is not None else (state.spec.checkpoint.size_gb or 0.0)
-    begin_h = MEASURED * max(took[-5:]) if took else BOOTS * boot_h + gb / RESTORE_GB_PER_S * scale_h
-    every_s = state.spec.checkpoint.interval_s or max(_gaps_s(state), default=0.0)
-    return begin_h + max(every_s * scale_h, unsaved_h)
-
-
-def _gaps_s(state: JobState) -> list[float]:
-    """Between the last saves, whatever epoch they are of: a machine that has just begun saves no more often
-    than the one before it, and where it did, the job would go back and forth."""
-    begun = {t.epoch: t.started_at_s for t in reversed(state.trainings)}
-    found, pairs = [], list(zip((None, *state.checkpoints), state.checkpoints, strict=False))
-    for before, after in pairs[-RECENT_SAVES:]:
-        since_s = before.saved_at_s if before and before.epoch == after.epoch else begun.get(after.epoch)
-        if since_s is not None:
-            found.append(after.saved_at_s - since_s)
-    return found
-
-
-def _first_epoch_of(state: JobState, lease_id: str) -> int | None:
-    return next(
-        (e.number for e in state.epochs if any(m.lease_id == lease_id for m in e.members)),
-        None,
-    )
-
-
-def _joined(state: JobState, number: int) -> bool:
-    """Others were at work already: who joins waits for a moment that suits them."""
-    before = [e for e in state.epochs if e.members and e.number < number]
-    now = {m.lease_id for e in state.epochs if e.number == number for m in e.members}
-    return bool(before) and any(m.lease_id in now for m in before[-1].members)
 
 
 def _machine(

@@ -17,6 +17,7 @@ import numpy as np
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.core import events as ev
 from arylcloud.core.clock import ManualClock
+from arylcloud.core.errors import InfeasibleError
 from arylcloud.core.job import CheckpointSpec, Constraints, InlineRate, JobSpec, ProfileRef, Work
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.phases import JobPhase
@@ -28,6 +29,7 @@ from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.loop import JobLauncher
 from arylcloud.launcher.probe import no_probe
 from arylcloud.launcher.quotes import Quotes
+from arylcloud.launcher.reconcile.lifecycle import FINISHED
 from arylcloud.launcher.state import JobState
 from arylcloud.planner.single import plan_job
 from arylcloud.planner.upkeep import Assumptions
@@ -43,6 +45,7 @@ BEGAN_S: Final = 1_000_000.0
 CLOUD: Final = "aws"
 REGIONS: Final = ("us-east-1", "us-west-2", "eu-west-1", "eu-central-1", "ap-northeast-1")
 JOB_ID: Final = "due-0a1b2c3d"
+CAN: Final = "can"
 NEWS: Final = 8
 """Passes of the launcher in one step, as long as it journals something: its loop then comes back at once."""
 
@@ -64,8 +67,14 @@ class Lived:
     usd: float
     """Machines by the world's own bill, and egress."""
     egress_usd: float
+    said: str
+    """Of its deadline, at submission: what ``launch`` says (``can``), or why it would refuse."""
+    near: str | None
+    """What the launcher said of it first, as soon as not even p90 was in time; None = it never did."""
+    near_h: float | None
+    """And when."""
     finish_h: float
-    """Infinite: it had not ended at twice its deadline."""
+    """When its work was done. Infinite: not at twice its deadline."""
     missed: bool
     interruptions: int
     moves: int
@@ -123,7 +132,12 @@ class DueLive:
             boot_s=self.boot_s,
         )
         self.journal = Journal(self.folder / "journal.db")
-        timing = Timing(silent_s=4 * self.step_s, boot_timeout_s=3 * self.boot_s, list_lag_s=2 * self.step_s)
+        timing = Timing(
+            tick_s=self.step_s,
+            silent_s=4 * self.step_s,
+            boot_timeout_s=3 * self.boot_s,
+            list_lag_s=2 * self.step_s,
+        )
         submitted = ev.JobSubmitted(
             spec=self.spec(steps),
             prefix_uri=store.uri,
@@ -157,6 +171,14 @@ class DueLive:
         del steps
         return None
 
+    def promised(self) -> str:
+        """``can``, or why ``launch`` would refuse: no place keeps the deadline if things go badly (p90)."""
+        try:
+            self._plan(self.spec(self.agents.total_steps), quoted=(), also=())
+        except InfeasibleError as error:
+            return error.message
+        return CAN
+
     def spec(self, steps: int) -> JobSpec:
         rate = InlineRate(gpu="V100", count=1, rate=1.0 / self.step_s / self.machines)
         return JobSpec(
@@ -175,7 +197,7 @@ class DueLive:
         region: str | None = None
         egress, moves, last = 0.0, 0, None
         waited_s = too_long_s = 0.0
-        tick = -1
+        tick, done_h, said = -1, np.inf, self.promised()
         while not self.state.phase.ended and self.hours < 2 * self.job.deadline_h:
             now = int((self.clock.at_s - BEGAN_S) // self.grid.tick_s)
             if now != tick:
@@ -185,6 +207,8 @@ class DueLive:
             for _ in range(NEWS):
                 before = self.state.seq
                 self.state = self.launcher.tick(self.state)
+                if self.state.phase is JobPhase.STOPPING and self.state.phase_code == FINISHED:
+                    done_h = min(done_h, (self.state.phase_since_s - BEGAN_S) / 3600.0)
                 if self.state.seq == before or self.state.phase.ended:
                     break
             if self.state.phase is JobPhase.WAITING and self.state.phase_until_s is not None:
@@ -207,12 +231,19 @@ class DueLive:
                 hours[machine.spec.offer.market] += (machine.ended_s - machine.lands_at_s) / 3600.0
         usd = sum(bill_micro(self.world, m) for m in born if m.ended_s is not None) / 1e6 + egress
         unknown = sum(m.spec.lease_id not in self.state.leases for m in born)
+        near = next(
+            (r for r in self.journal.records(JOB_ID) if isinstance(r.event, ev.LimitNear)),
+            None,
+        )
         self.journal.close()
         return Lived(
             usd=usd,
             egress_usd=egress,
-            finish_h=self.hours if ended else np.inf,
-            missed=not ended or self.hours > self.job.deadline_h,
+            said=said,
+            near=near.event.text if near is not None and isinstance(near.event, ev.LimitNear) else None,
+            near_h=None if near is None else (near.at_s - BEGAN_S) / 3600.0,
+            finish_h=done_h if ended else np.inf,
+            missed=not ended or done_h > self.job.deadline_h,
             interruptions=self.state.interruptions,
             moves=moves,
             refused=sum(x.refusal is not None for x in self.state.leases.values()),

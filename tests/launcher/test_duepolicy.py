@@ -21,7 +21,7 @@ from arylcloud.core.plan import Plan
 from arylcloud.launcher import actions as act
 from arylcloud.launcher.desire import Desires
 from arylcloud.launcher.duepolicy import policy_of
-from arylcloud.launcher.dueview import _startup_h, due_of
+from arylcloud.launcher.dueview import due_of
 from arylcloud.launcher.quotes import Quotes
 from arylcloud.launcher.reconcile.slots import HELD
 from arylcloud.launcher.sightings import looks, remembered
@@ -31,7 +31,6 @@ from arylcloud.planner.deadline.survival import cumulated
 from arylcloud.planner.single import plan_job
 from arylcloud.planner.upkeep import Assumptions
 from arylcloud.pricing.table import from_offers
-from tests.support.diary import Diary
 from tests.support.harness import OFFERS, TIMING, Harness, offer
 
 DEMAND = replace(offer(zone="a", usd=4.0), market=Market.ON_DEMAND)
@@ -192,17 +191,6 @@ def test_on_another_kind_it_does_not_forget_how_slow_the_first_was(tmp_path: Pat
 
 
 # ---------------------------------------------------------------- what comes of it
-
-
-def test_a_job_that_has_run_for_long_needs_no_more_for_a_start_than_one_that_has_not() -> None:
-    """Between two saves lies what lies between them, however long ago the epoch began."""
-    d = Diary().lease("a", 0.0).epoch(0.0, "a").train(1, "a", 100.0)
-    for number in range(1, 4):
-        d.save(1, number, 100.0 + 300.0 * number, 10 * number)
-    few = _startup_h(d.state, 0.1, 0.0)
-    for number in range(4, 200):
-        d.save(1, number, 100.0 + 300.0 * number, 10 * number)
-    assert _startup_h(d.state, 0.1, 0.0) == few
 
 
 def test_it_waits_for_spot_and_nothing_is_paid_for_until_the_latest_safe_start(tmp_path: Path) -> None:

@@ -381,6 +381,15 @@ def test_a_finish_after_its_deadline_is_named_so(limit_s: float, missed: bool) -
     assert stopped.state.phase_code == "stop_requested"
 
 
+def test_who_finished_in_time_is_not_late_because_its_machines_were_slow_to_go() -> None:
+    """Nor because prices are waited for: its work was done, and its last checkpoint saved."""
+    due = spec(1, constraints=Constraints(deadline_s=10_300.0))
+    d = winding(RELEASED, code="finished", since_s=NOW_S - 100.0, machines=[], job=due)
+    assert d.state.phase_code == "finished"
+    d = winding(RELEASED, code="finished", since_s=NOW_S - 40.0, machines=[], job=due)
+    assert d.state.phase_text == "finished, 20 s after its deadline"
+
+
 def test_it_is_over_when_every_cloud_has_said_so() -> None:
     def over(*of: Lease, **more: Any) -> bool:
         return winding(*of, epochs=[], **more).state.phase.ended

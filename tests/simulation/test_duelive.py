@@ -12,7 +12,7 @@ from arylcloud.planner.deadline.registry import deadline_policy
 from arylcloud.simulation.deadline.invent import invented
 from arylcloud.simulation.deadline.replay import Job, replay
 from arylcloud.simulation.deadline.sweep import flat_egress, market_of
-from arylcloud.simulation.duelive import DueLive, named
+from arylcloud.simulation.duelive import CAN, DueLive, named
 from arylcloud.simulation.spottraces import grid
 
 STARTS = (2126, 1277)
@@ -57,3 +57,26 @@ def test_what_a_loss_costs_is_not_forgotten_by_moving(tmp_path: Path) -> None:
     lived = RareSaves(grid=calm, job=job, start=2126, folder=tmp_path, step_s=60.0, save_every=30).run()
     assert not lived.missed
     assert lived.moves <= 2
+
+
+def test_two_hours_in_little_more_are_done_in_time_and_called_so(tmp_path: Path) -> None:
+    """Thirteen minutes for a boot of ten: `launch` refuses it, since the low end of its speed would be late.
+    Sent all the same, it is told at once, and ends in time: its machine takes two minutes more to be gone."""
+    world = grid(named(invented(2, zones=6, regions=3, days=20)))
+    job = Job(work_h=2.0, deadline_h=2.0 / 0.9)
+    lived = DueLive(grid=world, job=job, start=2126, folder=tmp_path, step_s=60.0, save_every=5).run()
+    assert "p90" in lived.said
+    assert "it may be late" in (lived.near or "")
+    assert lived.near_h == 0.0
+    assert job.deadline_h - 0.05 < lived.finish_h <= job.deadline_h
+    assert not lived.missed
+
+
+def test_what_cannot_be_kept_is_said_before_anything_is_paid_for(tmp_path: Path) -> None:
+    world = grid(named(invented(2, zones=6, regions=3, days=20)))
+    job = Job(work_h=2.0, deadline_h=2.1)
+    lived = DueLive(grid=world, job=job, start=2126, folder=tmp_path, step_s=60.0, save_every=5).run()
+    assert lived.said != CAN
+    assert (lived.near or "").startswith("it cannot be kept")
+    assert lived.near_h == 0.0
+    assert lived.missed

@@ -195,7 +195,9 @@ def _conclude(d: Draft) -> None:
     code, text = state.phase_code, state.phase_text
     outcome = {FINISHED: JobPhase.SUCCEEDED, STOP: JobPhase.STOPPED}.get(code, JobPhase.FAILED)
     deadline_s = state.spec.constraints.deadline_s
-    took_s = d.now_market_s - state.market_clock.market_s(state.submitted_at_s)
+    # done when the work is: machines and bills that are waited for then are nobody's delay
+    clock = state.market_clock
+    took_s = clock.market_s(state.phase_since_s) - clock.market_s(state.submitted_at_s)
     if outcome is JobPhase.SUCCEEDED and deadline_s is not None and took_s > deadline_s:
         code, text = "missed_deadline", f"finished, {say_duration(took_s - deadline_s)} after its deadline"
     d.notify(f"ended:{state.history_epoch}:{state.history_attempt}", f"{state.job_id} {outcome}: {text}")

@@ -1,0 +1,127 @@
+"""What a live deadline leaves time for besides work: starts, losses, the time from a last step to the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from arylcloud.core import events as ev
+from arylcloud.core.job import CheckpointSpec, Constraints, InlineRate, JobSpec, ProfileRef, Work
+from arylcloud.core.offer import Market
+from arylcloud.core.phases import LeasePhase
+from arylcloud.core.protocol import AgentPhase, Heartbeat
+from arylcloud.launcher.actions import Observed, Timing
+from arylcloud.launcher.duetimes import MEASURED, begin_h, closing_h, lost_h
+from arylcloud.launcher.dueview import Due, due_of
+from arylcloud.launcher.state import JobState
+from arylcloud.planner.deadline.registry import POLICIES
+from arylcloud.planner.single import plan_job
+from arylcloud.pricing.table import from_offers
+from tests.support.diary import Diary, offer
+
+TIMING = Timing(tick_s=1.0, silent_s=60.0)
+SPOT = offer()
+DEMAND = replace(offer(usd_per_hour=7.0), market=Market.ON_DEMAND)
+JOB = JobSpec(
+    name="digits",
+    run="x",
+    profile=ProfileRef(rates=(InlineRate(gpu="V100", count=1, rate=1.0),), unit="steps/s"),
+    work=Work(amount=36_000, unit="steps"),
+    constraints=Constraints(deadline_s=60_000.0),
+    checkpoint=CheckpointSpec(interval_s=600.0),
+)
+
+
+def observed(*beats: Heartbeat) -> Observed:
+    return Observed(
+        machines=(),
+        listed=frozenset(),
+        beats={beat.lease_id: beat for beat in beats},
+        ends=(),
+        checkpoints=(),
+        damaged={},
+        requests=(),
+        published_epoch=0,
+    )
+
+
+def at_work() -> Diary:
+    """It took 100 s to begin."""
+    d = Diary(spec=JOB).lease("a", 0.0, at=SPOT)
+    d.write(90.0, ev.LeasePhaseChanged(lease_id="a", phase=LeasePhase.READY, text="x"))
+    return d.epoch(90.0, "a").train(1, "a", 100.0)
+
+
+def shown(state: JobState, *beats: Heartbeat, now_s: float = 200.0) -> Due:
+    plan = plan_job(state.spec, from_offers((SPOT, DEMAND)), also=(SPOT,), limit=50)
+    found = due_of(
+        state,
+        observed(*beats),
+        plan,
+        now_s,
+        policy=POLICIES["default"],
+        timing=TIMING,
+        handover_s=1.0,
+        seen=lambda _: True,
+    )
+    assert found is not None
+    return found
+
+
+def beat(**changes: float) -> Heartbeat:
+    return replace(
+        Heartbeat(lease_id="a", seq=1, at_s=200.0, phase=AgentPhase.RUNNING, epoch=1, step=90), **changes
+    )  # type: ignore[arg-type]
+
+
+def test_a_last_save_and_its_upload_come_after_the_last_step() -> None:
+    """A deadline is kept by what is done before it: the result has to be in the store."""
+    state = at_work().state
+    brief, long = shown(state, beat()), shown(state, beat(save_s=40.0, upload_s=160.0))
+    assert (brief.view.left_h - long.view.left_h)[0] * 3600 == pytest.approx(200.0)
+    assert (brief.worst.slack_h - long.worst.slack_h)[0] * 3600 == pytest.approx(200.0)
+    assert brief.view.left_h[0] * 3600 == pytest.approx(60_000.0 - 200.0 - 3.0), (
+        "and three passes"
+    )
+
+
+def test_before_any_upload_was_seen_it_goes_by_the_size_in_the_job_file() -> None:
+    spec = replace(JOB, checkpoint=CheckpointSpec(interval_s=600.0, size_gb=50.0))
+    assert closing_h(Diary(spec=spec).state, observed(), TIMING) * 3600 == pytest.approx(100.0 + 3.0)
+    assert closing_h(Diary(spec=JOB).state, observed(), TIMING) * 3600 == pytest.approx(3.0)
+
+
+def test_of_two_starts_without_a_machine_only_one_can_lose_work() -> None:
+    """Of a start on spot and one on demand after it: the guard asks for both, and for one interval."""
+    d = at_work()
+    working = shown(d.state, beat()).view.market.startup_h * 3600
+    d.halt(1, "a", 300.0, how="lost", last=150, committed=0, saved_s=None).end(
+        "a", 300.0, cause="interrupted"
+    )
+    idle = shown(d.state, now_s=300.0)
+    assert idle.view.idle[0]
+    assert working == pytest.approx(MEASURED * 100.0 + 1.0 + 600.0)
+    assert 2 * idle.view.market.startup_h * 3600 == pytest.approx(2 * (MEASURED * 100.0 + 1.0) + 600.0)
+
+
+@pytest.mark.parametrize(
+    ("told_s", "late_s"), [(300.0, 1.0), (345.0, 45.0), (9_000.0, 61.0)], ids=["at once", "late", "away"]
+)
+def test_a_loss_is_seen_late(told_s: float, late_s: float) -> None:
+    """Its cloud took its time to say so. (That no launcher was there for hours is no sign of the next.)"""
+    d = at_work()
+    d.write(told_s, ev.LeaseReleased(lease_id="a", ended_s=300.0, cause="interrupted"))
+    assert begin_h(d.state, 0.1, TIMING) * 3600 == pytest.approx(MEASURED * 100.0 + late_s)
+
+
+def test_a_job_that_has_run_for_long_loses_no_more_than_one_that_has_not() -> None:
+    """Between two saves lies what lies between them, however long ago the epoch began."""
+    d = Diary().lease("a", 0.0).epoch(0.0, "a").train(1, "a", 100.0)
+    for number in range(1, 4):
+        d.save(1, number, 100.0 + 300.0 * number, 10 * number)
+    assert lost_h(d.state, 0.0) * 3600 == pytest.approx(300.0)
+    for number in range(4, 200):
+        d.save(1, number, 100.0 + 300.0 * number, 10 * number)
+    assert lost_h(d.state, 0.0) * 3600 == pytest.approx(300.0)
+    assert lost_h(d.state, 0.5) == 0.5, "more than usual is not saved now"
