@@ -81,9 +81,7 @@ def test_a_last_save_and_its_upload_come_after_the_last_step() -> None:
     brief, long = shown(state, beat()), shown(state, beat(save_s=40.0, upload_s=160.0))
     assert (brief.view.left_h - long.view.left_h)[0] * 3600 == pytest.approx(200.0)
     assert (brief.worst.slack_h - long.worst.slack_h)[0] * 3600 == pytest.approx(200.0)
-    assert brief.view.left_h[0] * 3600 == pytest.approx(60_000.0 - 200.0 - 3.0), (
-        "and three passes"
-    )
+    assert brief.view.left_h[0] * 3600 == pytest.approx(60_000.0 - 200.0 - 3.0), "and three passes"
 
 
 def test_before_any_upload_was_seen_it_goes_by_the_size_in_the_job_file() -> None:
