@@ -8,6 +8,7 @@ queued. A checkpoint of which every rank has a part is brought together by ``age
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,7 +91,9 @@ class CheckpointSync(threading.Thread):
         self._gathering: tuple[Saved, Gathering] | None = None
         self._silenced: dict[int, tuple[int, float]] = {}
         self._contributor: Contributor | None = None
-        self._sender = Sender(store, job_id=job_id, clock=clock, newest=self._newest)
+        me = weakref.ref(self)  # no cycle: the folder's watch goes with its last owner, at once
+        newest = lambda: None if (found := me()) is None else found._newest()  # noqa: E731
+        self._sender = Sender(store, job_id=job_id, clock=clock, newest=newest)
         self._passed_over: set[tuple[str, float]] = set()
         self._mentioned: set[str] = set()
         folder.mkdir(parents=True, exist_ok=True)

@@ -167,7 +167,7 @@ def test_what_is_near_already_is_not_fetched(world: World) -> None:
     near = Near(manifest=base, folder=restore(world.store, base, world.target))
     with (near.folder / "a").open("r+b") as file:  # one chunk of it has suffered since
         file.seek(3 * CHUNK)
-        file.write(b"x")
+        file.write(bytes([FILES["a"][3 * CHUNK] ^ 1]))
     changed = bytearray(FILES["a"])
     changed[20 * CHUNK : 21 * CHUNK] = os.urandom(CHUNK)
     (world.source / "a").write_bytes(changed)

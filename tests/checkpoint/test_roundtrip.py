@@ -740,7 +740,7 @@ def test_what_was_damaged_since_it_was_brought_near_is_mended(tmp_path: Path) ->
     near = Near(manifest=made, folder=restore(store, made, tmp_path / "near"))
     with (near.folder / "w").open("r+b") as file:
         file.seek(130)
-        file.write(b"x")
+        file.write(bytes([(source / "w").read_bytes()[130] ^ 1]))
     with pytest.raises(IntegrityError):
         restore(MemoryStore(), made, tmp_path / "in", near=near)
     watched = Watched(store)
