@@ -21,6 +21,7 @@ from arylcloud.core.plan import Plan
 from arylcloud.launcher.actions import DueStart, MoveAdvice, Observed, Timing
 from arylcloud.launcher.duesize import OFF, shrinks_by_policy, whole
 from arylcloud.launcher.dueview import TICKS, Due, due_of
+from arylcloud.launcher.spent import known_spent_usd, spent_for_limits_usd
 from arylcloud.launcher.state import JobState
 from arylcloud.planner.deadline.guard import EPS_H, cheapest_on_demand, may_move, must_start, safe
 from arylcloud.planner.deadline.registry import DEFAULT, POLICIES
@@ -78,7 +79,34 @@ def asked(
     if to is None or state.migration is not None:
         return None, None
     nodes = state.wanted if to.market is Market.SPOT else whole(state)
-    return None, _move(policy, due, target, to, state, nodes)
+    move = _move(policy, due, target, to, state, nodes)
+    return None, move if _affordable(move, due, left_usd(state, now_s)) else None
+
+
+def left_usd(state: JobState, now_s: float) -> float | None:
+    """Of the budget; None = it has none. Where nobody can say what is spent, by what is known of it."""
+    budget_usd = state.spec.constraints.budget_usd
+    if budget_usd is None:
+        return None
+    spent = spent_for_limits_usd(state, now_s)
+    return budget_usd - (known_spent_usd(state, now_s) if spent is None else spent)
+
+
+def _affordable(move: MoveAdvice, due: Due, left: float | None) -> bool:
+    """A budget ends the job when it is used up, a deadline does not: so a move must leave what the rest of
+    the work costs there, and, should the new machine be lost before it works, here. If the rest is not to be
+    had here any more, it is enough that it is there. At the pessimistic work (p90)."""
+    if left is None or move.move_usd is None:
+        return True
+    work_h = float(due.worst.work_h[0])
+    here_usd = _rate(due, int(due.view.machine[0])) * work_h
+    there_usd = here_usd - move.saving_usd * work_h / float(due.view.work_h[0]) + move.move_usd
+    return there_usd <= left and (here_usd + move.move_usd <= left or here_usd > left)
+
+
+def _rate(due: Due, machine: int) -> float:
+    """Dollars per hour of work of the whole gang."""
+    return float(np.concatenate((due.view.spot_usd[0], due.view.on_demand_usd[0]))[machine])
 
 
 def must_leave(due: Due) -> bool:
@@ -170,9 +198,8 @@ def _move(
 ) -> MoveAdvice:
     """To ``nodes`` machines. The view has the whole gang's prices."""
     view, gang = due.view, whole(state)
-    usd = np.concatenate((view.spot_usd[0], view.on_demand_usd[0]))
-    here_usd = float(usd[int(view.machine[0])]) * state.wanted / gang
-    there_usd = float(usd[target]) * nodes / gang
+    here_usd = _rate(due, int(view.machine[0])) * state.wanted / gang
+    there_usd = _rate(due, target) * nodes / gang
     egress = float(view.market.egress_usd[view.at[0], view.market.region_of[target]])
     here = due.offer(int(view.machine[0]))
     assert here is not None

@@ -1,17 +1,21 @@
-"""What a live deadline leaves time for besides work: starts, losses, the time from a last step to the end."""
+"""What a live deadline leaves time for besides work: starts, losses, the time from a last step to the end.
+And money: what a budget leaves of its moves."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from arylcloud.core import events as ev
 from arylcloud.core.job import CheckpointSpec, Constraints, InlineRate, JobSpec, ProfileRef, Work
-from arylcloud.core.offer import Market
+from arylcloud.core.offer import Market, Offer
 from arylcloud.core.phases import LeasePhase
+from arylcloud.core.plan import Plan
 from arylcloud.core.protocol import AgentPhase, Heartbeat
-from arylcloud.launcher.actions import Observed, Timing
+from arylcloud.launcher.actions import MoveAdvice, Observed, Timing
+from arylcloud.launcher.duepolicy import asked, left_usd
 from arylcloud.launcher.duetimes import MEASURED, begin_h, closing_h, lost_h
 from arylcloud.launcher.dueview import Due, due_of
 from arylcloud.launcher.state import JobState
@@ -46,15 +50,20 @@ def observed(*beats: Heartbeat) -> Observed:
     )
 
 
-def at_work() -> Diary:
+def at_work(spec: JobSpec = JOB, at: Offer = SPOT) -> Diary:
     """It took 100 s to begin."""
-    d = Diary(spec=JOB).lease("a", 0.0, at=SPOT)
+    d = Diary(spec=spec).lease("a", 0.0, at=at, usd_per_hour=at.usd_per_hour)
     d.write(90.0, ev.LeasePhaseChanged(lease_id="a", phase=LeasePhase.READY, text="x"))
     return d.epoch(90.0, "a").train(1, "a", 100.0)
 
 
+def plan_of(state: JobState) -> Plan:
+    free = replace(state.spec, constraints=Constraints())
+    return plan_job(free, from_offers((SPOT, DEMAND)), also=(SPOT, DEMAND), limit=50)
+
+
 def shown(state: JobState, *beats: Heartbeat, now_s: float = 200.0) -> Due:
-    plan = plan_job(state.spec, from_offers((SPOT, DEMAND)), also=(SPOT,), limit=50)
+    plan = plan_of(state)
     found = due_of(
         state,
         observed(*beats),
@@ -123,3 +132,50 @@ def test_a_job_that_has_run_for_long_loses_no_more_than_one_that_has_not() -> No
         d.save(1, number, 100.0 + 300.0 * number, 10 * number)
     assert lost_h(d.state, 0.0) * 3600 == pytest.approx(300.0)
     assert lost_h(d.state, 0.5) == 0.5, "more than usual is not saved now"
+
+
+def advised(budget_usd: float | None) -> tuple[JobState, MoveAdvice | None]:
+    """On demand at $7, with spot at half of that and time enough for it."""
+    job = replace(JOB, constraints=Constraints(deadline_s=60_000.0, budget_usd=budget_usd))
+    state = at_work(job, DEMAND).state
+    said = asked(
+        state,
+        observed(beat()),
+        plan_of(state),
+        200.0,
+        timing=TIMING,
+        handover_s=1.0,
+        seen=lambda _: True,
+    )
+    assert said is not None
+    return state, said[1]
+
+
+@pytest.mark.parametrize(
+    ("left", "moves"),
+    [
+        (lambda here, there, move: here + move + 0.01, True),
+        (lambda here, there, move: here + move - 0.01, False),
+        (lambda here, there, move: here + 0.01, False),
+        (lambda here, there, move: here - 0.01, True),
+        (lambda here, there, move: there + move + 0.01, True),
+        (lambda here, there, move: there + move - 0.01, False),
+        (lambda here, there, move: 0.5, False),
+    ],
+    ids=["both", "no failed move", "just here", "only there", "just there", "too little", "next to nothing"],
+)
+def test_a_move_leaves_of_a_budget_what_the_rest_costs(
+    left: Callable[[float, float, float], float], moves: bool
+) -> None:
+    """A move that fails is paid for as well, and a budget that is used up ends the job."""
+    state, move = advised(None)
+    assert move is not None
+    assert move.to.key == SPOT.key
+    assert move.move_usd is not None
+    due = shown(state, beat())
+    work_h = float(due.worst.work_h[0])
+    here, there = 7.0 * work_h, 3.6 * work_h
+    spent = 100.0 - (left_usd(advised(100.0)[0], 200.0) or 0.0)
+    assert spent == pytest.approx(7.0 * 200 / 3600, rel=0.01)
+    _, found = advised(spent + left(here, there, move.move_usd))
+    assert (found is not None) is moves
