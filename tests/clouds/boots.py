@@ -23,6 +23,7 @@ from clouds.stores.rolemetadata import Credentials, RoleMetadata
 
 from arylcloud.core.clock import SystemClock
 from arylcloud.core.errors import OtherCloudError
+from arylcloud.providers.local import image as python_image
 from arylcloud.providers.local import processes
 from arylcloud.providers.local.machines import Instance
 from arylcloud.providers.local.metadata import Tokens
@@ -81,6 +82,7 @@ class Boots:
         self.credentials: Credentials = lambda instance_id: None
         self._folder = folder
         self._python = python
+        self._own: python_image.Image | None = None
         self._gates: dict[str, processes.Gate] = {}
         self._machines: dict[str, Instance] = {}
         self._lock = threading.RLock()
@@ -205,8 +207,10 @@ class Boots:
                 (part / name).chmod(0o700)
             with contextlib.suppress(OSError):
                 part.rename(image)
-        python = processes.image_path(self._python, self._folder)
-        return [str(image), *python, "/usr/local/bin", "/usr/bin", "/bin"]
+        if self._own is None:
+            self._own = python_image.ask(self._python)
+        own = python_image.lay(self._own, self.home(machine.instance_id)) / "bin"
+        return [str(image), str(own), str(Path(self._python).parent), "/usr/local/bin", "/usr/bin", "/bin"]
 
     def _watch(self) -> None:
         told: set[str] = set()

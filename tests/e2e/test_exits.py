@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
-from e2e.market import job, quiet
+from e2e.market import job, quiet, wheel
 from e2e.support import Home
 from e2e.truth import settled
 
@@ -102,3 +108,32 @@ def test_a_launcher_that_cannot_work_is_said_and_not_waited_for(new_home: NewHom
         assert "runs in the background" not in done.err
         assert "Traceback" not in done.err
         assert done.out == ""
+
+
+LOOKS = """
+import json, os, sys
+import aryl_probe, numpy
+told = {"probe": aryl_probe.__file__, "numpy": numpy.VERSION}
+told |= {"prefix": sys.prefix, "home": os.environ["HOME"]}
+print("found " + json.dumps(told), flush=True)
+"""
+
+
+def test_what_setup_installs_is_the_machines_and_goes_with_it(new_home: NewHome, tmp_path: Path) -> None:
+    """Also another release of what arylcloud itself imports: that stays as it is where arylcloud runs."""
+    home = new_home(quiet())
+    wheels = " ".join(
+        shlex.quote(str(wheel(tmp_path, *of))) for of in (("aryl_probe", "1.0"), ("numpy", "99.0"))
+    )
+    setup = f"pip install -q --disable-pip-version-check --no-index {wheels}"
+    home.launch(job(run=f"python3 -c {shlex.quote(LOOKS)}", top={"setup": setup}))
+    (job_id,) = home.jobs()
+    logs = home.cli("logs", job_id, code=0).out
+    told = json.loads(next(line.partition("found ")[2] for line in logs.splitlines() if "found {" in line))
+    assert told["numpy"] == "99.0"
+    assert told["prefix"] == f"{told['home']}/.venv"
+    assert told["probe"].startswith(told["prefix"])
+    assert not Path(told["home"]).exists(), "the machine's folder is gone, and all of it"
+    look = "import numpy, importlib.util as u; print(numpy.__version__, u.find_spec('aryl_probe'))"
+    ours = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout
+    assert ours.split() == [version("numpy"), "None"]

@@ -37,7 +37,9 @@ def test_what_a_machine_finds(cloud: LocalCloud) -> None:
     os.environ["ARYL_TEST_SECRET"] = "must not be seen"
     try:
         machine = cloud.connect().create(
-            cloud.spec(cloud.offer(), 'env; pwd; command -v python3 python; python3 -c "print(6 * 7)"\n')
+            cloud.spec(
+                cloud.offer(), 'env; pwd; command -v python3; command -v python; python3 -c "print(6 * 7)"\n'
+            )
         )
         gone(cloud.connect(), machine)
     finally:
@@ -47,6 +49,7 @@ def test_what_a_machine_finds(cloud: LocalCloud) -> None:
     assert names - {"PWD", "OLDPWD", "SHLVL", "_"} == {
         "HOME",
         "PATH",
+        "VIRTUAL_ENV",
         "LANG",
         "ARYL_METADATA_URL",
         "ARYLCLOUD_LOCAL_INSTANCE",
@@ -54,6 +57,10 @@ def test_what_a_machine_finds(cloud: LocalCloud) -> None:
     assert f"HOME={cloud.home(machine)}" in lines
     assert str(cloud.home(machine)) in lines
     assert "42" in lines
+    own = f"{cloud.home(machine)}/.venv"
+    assert f"VIRTUAL_ENV={own}" in lines
+    assert f"{own}/bin/python3" in lines
+    assert f"{own}/bin/python" in lines
     assert "must not" not in cloud.console(machine)
 
 

@@ -10,11 +10,12 @@ import logging
 import os
 import shutil
 import threading
+from pathlib import Path
 
 from arylcloud.core.errors import CloudError, LocalStateError
 from arylcloud.core.offer import Market as MarketKind
 from arylcloud.core.ports import EndCause
-from arylcloud.providers.local import processes
+from arylcloud.providers.local import image, processes
 from arylcloud.providers.local.book import Book
 from arylcloud.providers.local.machines import Instance
 from arylcloud.providers.local.market import MarketOffer
@@ -29,6 +30,7 @@ class Clockwork:
         self._network = network
         self._gates: dict[str, processes.Gate] = {}
         self._enders: set[str] = set()
+        self._images: dict[str, image.Image] = {}
 
     @property
     def busy(self) -> bool:
@@ -162,8 +164,12 @@ class Clockwork:
 
     def _environ(self, instance: Instance) -> dict[str, str]:
         folder = self._book.home(instance.instance_id)
+        if instance.python not in self._images:
+            self._images[instance.python] = image.ask(instance.python)
+        own = image.lay(self._images[instance.python], folder)
         path = [
-            *processes.image_path(instance.python, self._book.folder),
+            str(own / "bin"),
+            str(Path(instance.python).parent),  # commands that came with packages, as torchrun does
             "/usr/local/bin",
             "/usr/bin",
             "/bin",
@@ -173,6 +179,7 @@ class Clockwork:
         return {
             "HOME": str(folder),
             "PATH": os.pathsep.join(path),
+            "VIRTUAL_ENV": str(own),
             "LANG": "C.UTF-8",
             **self._network.environ(instance.address, instance.metadata_port),
             processes.ENV_INSTANCE: instance.instance_id,

@@ -8,9 +8,7 @@ at any moment leaves either a machine that it knows or a shell that ends by itse
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -72,24 +70,6 @@ def prepare(
             start_new_session=True,
         )
     return Gate(child=child, leader=Leader(pid=child.pid, identity=identify(child.pid) or ""))
-
-
-def image_path(python: str, folder: Path) -> list[str]:
-    """The machine's *image*: folders for the front of its PATH in which ``python3`` and ``python`` are
-    ``python``. Where its own folder does not offer both names, wrappers are written into ``folder``."""
-    home = Path(python).parent
-    if all((home / name).resolve() == Path(python).resolve() for name in ("python3", "python")):
-        return [str(home)]
-    image = folder / f"image-{hashlib.sha256(python.encode()).hexdigest()[:8]}"
-    image.mkdir(exist_ok=True, mode=0o700)
-    for name in ("python3", "python"):
-        wrapper = image / name
-        if not wrapper.exists():
-            part = image / f".{name}.part"
-            part.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n', encoding="utf-8")
-            part.chmod(0o700)
-            part.replace(wrapper)
-    return [str(image), str(home)]
 
 
 def was_started(folder: Path) -> bool:

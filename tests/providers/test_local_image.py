@@ -1,0 +1,61 @@
+"""A machine's Python is its own, and imports what the launcher's imports (e2e/test_exits.py installs)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from arylcloud.core.errors import LocalStateError
+from arylcloud.providers.local import image
+
+TOLD = "import sys, numpy; print(sys.prefix); print(sys.base_prefix); print(numpy.__file__)"
+
+
+def run(root: Path, *argv: str, **env: str) -> str:
+    path = f"{root / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin"
+    done = subprocess.run(
+        argv,
+        env={"PATH": path, "HOME": str(root.parent), "PIP_DISABLE_PIP_VERSION_CHECK": "1", **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def ours() -> image.Image:
+    return image.ask(sys.executable)
+
+
+def test_it_is_an_environment_over_ours(tmp_path: Path, ours: image.Image) -> None:
+    import numpy
+
+    machine = tmp_path / "a machine's"  # what a path may hold
+    machine.mkdir()
+    root = image.lay(ours, machine)
+    assert image.lay(ours, machine) == root, "a boot that is tried again finds it there"
+    for name in ("python", "python3"):
+        prefix, base, found = run(root, name, "-c", TOLD).splitlines()
+        assert Path(prefix) == root
+        assert base == sys.base_prefix
+        assert Path(found) == Path(str(numpy.__file__)), "what we can import, it can"
+
+
+@pytest.mark.slow
+def test_a_python_without_pip_gets_its_own(tmp_path: Path, ours: image.Image) -> None:
+    bare = replace(ours, packages=(), pip=False)
+    root = image.lay(bare, tmp_path)
+    told = run(root, "pip", "--version").splitlines()[-1]
+    assert str(root) in told
+
+
+def test_a_python_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(LocalStateError, match="cannot be asked what it is"):
+        image.ask(str(tmp_path / "python3"))
