@@ -225,6 +225,7 @@ def build_launcher(
     from arylcloud.launcher.executor import Boot, Executor
     from arylcloud.launcher.handout import Given
     from arylcloud.launcher.housekeeping import Housekeeper
+    from arylcloud.launcher.lifesign import LifeSign
     from arylcloud.launcher.loop import JobLauncher
     from arylcloud.launcher.observe import Observer
     from arylcloud.launcher.probe import from_environment
@@ -283,16 +284,19 @@ def build_launcher(
     near = set(state.spec.resources.clouds) <= NEAR and bool(state.spec.resources.clouds)
     on_disk = state.prefix_uri.startswith("file:")
     timing = _timing(state.spec.resources.clouds)
+    writer = new_writer_id()
+    sign = LifeSign(store=parts.store, writer=writer, clock=clock)
     executor = Executor(
         journal=parts.journal,
         store=parts.store,
         providers=parts.providers,
-        writer=new_writer_id(),
+        writer=writer,
         clock=clock,
         timing=timing,
         boot=boot,
         notify=notifier(state.spec.notify, address, job_id),
         probe=probe,
+        moved=sign.moved,
     )
     return JobLauncher(
         job_id=job_id,
@@ -323,6 +327,7 @@ def build_launcher(
         timing=timing,
         housekeeper=Housekeeper(store=parts.store),
         handout=handout,
+        sign=sign,
         charges=Charges(tariffs=load_tariffs()),
         beat_every_s=2.0 if on_disk else BEAT_EVERY_S,
         adopted=adopted,

@@ -67,6 +67,8 @@ class Executor:
     losses_per_hour: float | None = None
     """With the interval: what epoch documents advise."""
     probe: Probe = no_probe
+    moved: Callable[[], None] = lambda: None
+    """Called as each step begins: this launcher does not hang."""
     steady: SlewedClock = field(init=False)
     """What the journal's moments and all decisions are by: a wall clock that is set must not make an
     interval of ours pass at once, nor stand still."""
@@ -113,6 +115,7 @@ class Executor:
         """Without a look at the fence nothing new is begun, and nothing new journaled: what is decided
         here may be about a job that has been another launcher's for hours."""
         for action in actions:
+            self.moved()
             if _journaled_end(state, action) or self.fence.is_ours(state.job_id):
                 state = self.run_one(state, action)
         return state

@@ -6,6 +6,7 @@ again here or elsewhere, changes nothing but time.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -27,6 +28,7 @@ from arylcloud.launcher.holder import refuse_beside_another
 from arylcloud.launcher.housekeeping import Housekeeper
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.journaltime import journal_now_s
+from arylcloud.launcher.lifesign import LifeSign
 from arylcloud.launcher.limits import burn_usd_per_hour, hard_left_s, reserve_usd
 from arylcloud.launcher.observe import Observer
 from arylcloud.launcher.reconcile import reconcile
@@ -67,6 +69,8 @@ class JobLauncher:
     beat_every_s: float = 2.0
     handout: Handout | None = None
     """None: the store is a folder."""
+    sign: LifeSign | None = None
+    """None: nobody hears of this launcher while it is in a call (simulations have one thread)."""
     adopted: bool = False
     admit: Callable[[JobState], None] = lambda _state: None
     """Asked once, before this launcher says that it is at work; raises where it must not be."""
@@ -77,6 +81,12 @@ class JobLauncher:
         """Until the job has ended. Raises what is FATAL; everything else is logged and tried again:
         an error of ours never ends a workload."""
         state = self._start_patiently()
+        with self.sign.kept() if self.sign is not None else contextlib.nullcontext():
+            state = self._to_the_end(state)
+        self._finish(state)
+        return state
+
+    def _to_the_end(self, state: JobState) -> JobState:
         while not state.phase.ended:
             began_s = self.clock.monotonic_s()
             before = state.seq
@@ -92,7 +102,6 @@ class JobLauncher:
                 state = self.refold(state)
             pause_s = self.pause_s(state, news=state.seq != before)
             self.clock.sleep(began_s + pause_s - self.clock.monotonic_s())
-        self._finish(state)
         return state
 
     def pause_s(self, state: JobState, *, news: bool) -> float:
@@ -149,6 +158,7 @@ class JobLauncher:
         ours = self.executor.fence.look(self.job_id)
         self._beat(state)
         observed = self.observer.observe(state)
+        self.executor.moved()
         if ours:
             state = self._price(state, observed)
         now_s = self.executor.steady.now_s()
@@ -197,6 +207,9 @@ class JobLauncher:
                 reserve_usd=reserve_usd(state, burn_usd_per_hour(state)),
             ),
         )
+        if self.sign is not None:
+            waiting = self.journal.unmirrored(self.job_id)
+            self.sign.told(beat, self.journal.head(self.job_id) - waiting + 1)
         try:
             self.executor.store.put(mail.LAUNCHER_KEY, dumps(beat))
         except StoreError as error:
