@@ -21,7 +21,7 @@ def status(
     job: Annotated[
         str | None, typer.Argument(help="Id, name or beginning of an id; all jobs if left out.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", "-a", help="Ended jobs, too.")] = False,
+    all_: Annotated[bool, typer.Option("--all", "-a", help="Ended jobs, too; also with --json.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> int:
     """What runs where, since when, at what price, and how far it is."""
@@ -34,13 +34,13 @@ def status(
     journal = open_journal(folders())
     ids = [resolve_job(journal, job)] if job is not None else list(journal.jobs())
     states = [replay(journal.records(job_id)) for job_id in ids]
-    shown = [s for s in states if job is not None or all_ or json_ or not s.phase.ended]
+    shown = [s for s in states if job is not None or all_ or not s.phase.ended]
+    ended = len(states) - len(shown)
     rows = [(s, *_reading(s), _attended(journal, s)) for s in shown]
     if json_:
-        emit_json({"jobs": [_document(s, reading) for s, reading, _, _ in rows]})
+        emit_json({"jobs": [_document(s, reading) for s, reading, _, _ in rows], "ended_not_shown": ended})
         return 0
     if not rows:
-        ended = len(states) - len(shown)
         note("no job is running" + (f" ({ended} ended: `arylcloud status --all`)" if ended else ""))
         return 0
     for s, reading, problem, launcher in rows:

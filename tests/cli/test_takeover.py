@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.twohomes import JOB, SPEC, Shared
@@ -201,6 +202,32 @@ def test_no_command_makes_a_folder_where_the_mailbox_was(
     assert "no object store" in " ".join(capsys.readouterr().out.split())
     assert not (shared.root / "store").exists()
     assert not (running_elsewhere.root / "store").exists()
+
+
+def test_status_lists_the_same_jobs_in_text_and_json(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job that has ended is listed where it is named, and with --all; else it is only counted."""
+
+    from arylcloud.cli.main import run
+
+    def told(*args: str) -> tuple[str, dict[str, Any]]:
+        assert run(["status", *args]) == 0
+        said = "".join(capsys.readouterr())
+        assert run(["status", *args, "--json"]) == 0
+        return said, json.loads(capsys.readouterr().out)
+
+    for args, listed in (([], False), (["--all"], True), ([JOB], True)):
+        said, document = told(*args)
+        assert (JOB in said) is listed
+        assert [one["job_id"] for one in document["jobs"]] == ([JOB] if listed else [])
+        assert document["ended_not_shown"] == (0 if listed else 1)
+    assert "1 ended: `arylcloud status --all`" in told()[0]
+    running(shared)
+    said, document = told()
+    assert JOB in said
+    assert [one["phase"] for one in document["jobs"]] == ["pending"]
+    assert document["ended_not_shown"] == 0
 
 
 @pytest.mark.parametrize("given", [None, "https://hooks.example.com/T0K3N"])

@@ -332,7 +332,7 @@ class Home:
             return journal.jobs()
 
     def status(self) -> dict[str, Any]:
-        return self.cli("status", "--json", code=0).json
+        return self.cli("status", "--all", "--json", code=0).json
 
     def report(self, job_id: str) -> dict[str, Any]:
         return self.cli("report", job_id, "--json", code=0).json
