@@ -108,8 +108,8 @@ class _Watcher:
         from arylcloud.launcher.fold import apply
 
         for record in self.journal.records(self.job_id, after=self.state.seq if self.state else 0):
-            self.state = apply(self.state, record)
-            line = describe.line(record, self.state)
+            before, self.state = self.state, apply(self.state, record)
+            line = describe.line(record, self.state, before)
             if line is not None and not self.quiet and record.seq > self.since_seq:
                 note(hanging(line, 10))
 

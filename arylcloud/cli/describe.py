@@ -29,12 +29,12 @@ def _spelled(key: re.Match[str]) -> str:
     return offer_text(key[0])
 
 
-def _stopped(event: ev.TrainingStopped) -> str:
+def _stopped(event: ev.TrainingStopped, state: JobState) -> str:
     from arylcloud.launcher.worktime import unsaved
 
     lost, saved_s = max(0, event.last_step - event.committed_step), event.committed_saved_at_s
     how = _HOW[event.how]
-    if event.how == "drained" and (lost or unsaved(event)):
+    if event.how == "drained" and (lost or unsaved(event, state)):
         how = "handed over without saving"
         if saved_s is not None:
             how += f" again: its last checkpoint was {max(0.0, event.at_s - saved_s):.0f} s old"
@@ -43,12 +43,22 @@ def _stopped(event: ev.TrainingStopped) -> str:
     return f"training stopped at step {event.last_step:,} ({how}){tail if shown else ''}"
 
 
+def _said_again(event: ev.Event, before: JobState) -> bool:
+    """A start that is put right, of a training that runs: only the ledger needs its moment."""
+    return isinstance(event, ev.TrainingStarted) and any(
+        (t.epoch, t.lease_id, t.stopped_at_s) == (event.epoch, event.lease_id, None) for t in before.trainings
+    )
+
+
 def clock_text(at_s: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at_s))
 
 
-def line(record: ev.Record, state: JobState) -> str | None:
-    """``12:30:05  got …``; None for records that say nothing new to a person watching."""
+def line(record: ev.Record, state: JobState, before: JobState | None = None) -> str | None:
+    """``12:30:05  got …``; None for records that say nothing new to a person watching. ``state``: with the
+    record in it; ``before``: without it, to know what has been said already."""
+    if before is not None and _said_again(record.event, before):
+        return None
     text = sentence(record.event, state)
     return None if text is None else f"{clock_text(record.at_s)}  {_OFFER_KEY.sub(_spelled, text)}"
 
@@ -122,7 +132,7 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
         case ev.TrainingStarted():
             return f"training at step {event.step:,}"
         case ev.TrainingStopped():
-            return _stopped(event)
+            return _stopped(event, state)
         case ev.CommandEnded():
             where = "setup" if event.in_setup else "command"
             return f"the {where} exited {event.exit_code}"

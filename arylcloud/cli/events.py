@@ -47,8 +47,8 @@ def events(
         return 0
     state = None
     for record in records:
-        state = apply(state, record)
-        text = describe.line(record, state)
+        before, state = state, apply(state, record)
+        text = describe.line(record, state, before)
         if text is None and all_:
             text = f"{describe.clock_text(record.at_s)}  {type(record.event).__name__} {encode(record.event)}"
         if text is not None:

@@ -58,8 +58,8 @@ def answers(
     job_id, ours = state.job_id, False
     while True:
         for record in journal.records(job_id, after=state.seq):
-            state = apply(state, record)
-            text = line(record, state)
+            before, state = state, apply(state, record)
+            text = line(record, state, before)
             if text and not quiet:
                 note(text)
             ours = ours or (isinstance(record.event, RequestSeen) and record.event.number == number)

@@ -70,6 +70,33 @@ def test_what_was_saved_when_it_was_asked_to_end_is_told_as_it_was() -> None:
     assert stopped(None, how="exited") == "100 (the command ended)"
 
 
+def test_of_other_ranks_it_is_not_known_when_they_saved() -> None:
+    """Saves are by the clock of rank 0: a rank that tells of no steps is not said to have lost some."""
+    diary = Diary().epoch(1.0, "a", "b")
+    for name, how in (("a", "handed over without saving"), ("b", "saved and handed over")):
+        diary.halt(1, name, 500.0, how="drained", last=100, committed=100, saved_s=None, told=False)
+        text = line(diary.records[-1], diary.state)
+        assert text is not None
+        assert text.endswith(f"training stopped at step 100 ({how})")
+
+
+def test_a_start_that_is_put_right_is_told_once() -> None:
+    diary = Diary()
+    told, before = [], None
+    starts = [
+        ev.TrainingStarted(epoch=1, lease_id="a", at_s=10.0, step=3),
+        ev.TrainingStarted(epoch=1, lease_id="a", at_s=8.0, step=3, ran_s=9.0),
+        ev.TrainingStarted(epoch=1, lease_id="b", at_s=11.0, step=3),
+        ev.TrainingStarted(epoch=2, lease_id="a", at_s=12.0, step=5),
+    ]
+    for at_s, start in enumerate(starts, start=20):
+        before = diary.state
+        diary.write(float(at_s), start)
+        told.append((line(diary.records[-1], diary.state, before) or "")[10:])
+    assert told == ["training at step 3", "", "training at step 3", "training at step 5"]
+    assert diary.state.trainings[0].started_at_s == 8.0, "the ledger has it"
+
+
 def test_of_one_machine_no_rank_is_named() -> None:
     event = ev.LeaseIntended(
         lease_id="a", token="t", offer=SPOT, index=0, attempt=1, purpose="start", until_s=9.0,
