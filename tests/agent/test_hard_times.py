@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from pathlib import Path
@@ -120,19 +122,64 @@ def test_a_damaged_workdir_is_never_used(job: Job) -> None:
     assert job.ends() == []  # nobody's command has failed
 
 
-def test_an_archive_cannot_leave_its_folder(tmp_path: Path) -> None:
-    import io
-    import tarfile
+def _member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "", mode: int = 0o644) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.mode = kind, to, mode
+    info.size = 1 if kind == tarfile.REGTYPE else 0
+    return info
 
+
+def _archive(*members: tarfile.TarInfo) -> bytes:
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as archive:
-        info = tarfile.TarInfo("../outside")
-        info.size = 1
-        archive.addfile(info, io.BytesIO(b"x"))
-    with pytest.raises(IntegrityError, match="workdir"):
-        unpack_workdir(data.getvalue(), tmp_path / "inner" / "workdir")
+        for info in members:
+            archive.addfile(info, io.BytesIO(b"x" * info.size))
+    return data.getvalue()
+
+
+@pytest.fixture(params=["as it is", "3.11.2"])
+def any_python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian 12 has a tarfile that judges nothing, and knows of no filter."""
+    if request.param == "3.11.2":
+        monkeypatch.setattr("arylcloud.agent.boot._FILTER", {})
+
+
+@pytest.mark.usefixtures("any_python")
+@pytest.mark.parametrize(
+    "members",
+    [
+        [_member("../outside")],
+        [_member("a/../../outside")],
+        [_member("/tmp/outside")],
+        [_member("a", tarfile.SYMTYPE, "..")],
+        [_member("a", tarfile.SYMTYPE, "/etc")],
+        [_member("a", tarfile.SYMTYPE, "b"), _member("a/outside")],
+        [_member("b", tarfile.SYMTYPE, "."), _member("b/c", tarfile.SYMTYPE, "..")],
+        [_member("a", tarfile.LNKTYPE, "../../outside")],
+        [_member("a", tarfile.CHRTYPE)],
+        [_member("a", tarfile.FIFOTYPE)],
+    ],
+)
+def test_an_archive_cannot_leave_its_folder(tmp_path: Path, members: list[tarfile.TarInfo]) -> None:
+    with pytest.raises(IntegrityError, match="the workdir holds the unsafe name"):
+        unpack_workdir(_archive(*members), tmp_path / "inner" / "workdir")
     assert not list(tmp_path.rglob("outside"))
     assert not (tmp_path / "inner" / "workdir").exists()
+
+
+@pytest.mark.usefixtures("any_python")
+def test_what_a_workdir_may_hold_is_unpacked(tmp_path: Path) -> None:
+    workdir = unpacked = tmp_path / "workdir"
+    members = [
+        _member("deep", tarfile.DIRTYPE, mode=0o700),
+        _member("deep/run.sh", mode=0o4777),
+        _member("deep/link", tarfile.SYMTYPE, "../data"),
+        _member("data"),
+        _member("same", tarfile.LNKTYPE, "data"),
+    ]
+    unpack_workdir(_archive(*members), workdir)
+    assert (unpacked / "deep" / "run.sh").stat().st_mode & 0o7777 == 0o755
+    assert (unpacked / "deep" / "link").read_text() == (unpacked / "same").read_text() == "x"
 
 
 @pytest.mark.parametrize(
