@@ -8,6 +8,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from arylcloud.cli.output import note, stdout
+from arylcloud.cli.plantable import FEW_CENTS
 from arylcloud.simulation.deadline.sweep import OPTIMUM
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def show(made: Backtest, about: Mapping[str, Any]) -> None:
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
     for name, f in made.figures.items():
-        cells = [f"${f.cost_mean:,.2f}", f"${f.cost_p90:,.2f}", f"{f.cost_over_on_demand:.3f}"]
+        cells = [_usd(f.cost_mean, made), _usd(f.cost_p90, made), f"{f.cost_over_on_demand:.3f}"]
         cells += ["-" if f.cost_over_optimum is None else f"{f.cost_over_optimum:.3f}"] * with_optimum
         cells += [f"{f.misses}/{f.runs}"]
         cells += [
@@ -57,7 +58,7 @@ def show(made: Backtest, about: Mapping[str, Any]) -> None:
         ]
         table.add_row(name, *cells)
     stdout().print(table)
-    sys.stdout.write("\n" + strips(made) + "\n")
+    sys.stdout.write("\n" + strips(made, stdout().width) + "\n")
     note(_sentence(made, about))
 
 
@@ -68,16 +69,18 @@ def _sentence(made: Backtest, about: Mapping[str, Any]) -> str:
     return (
         f"{about['work_h']:g} h of work in {about['deadline_h']:g} h on {about['instance_type']}{gang}; "
         f"{zones} zone{'s' * (zones != 1)}; {about['starts']} starts (seed {about['seed']}); on demand only: "
-        f"${made.on_demand_usd:,.2f}"
+        f"{_usd(made.on_demand_usd, made)}"
     )
 
 
-def strips(made: Backtest, width: int = 60) -> str:
-    """A line per policy: where its runs' costs lie between $0 and the dearest."""
+def strips(made: Backtest, columns: int = 80) -> str:
+    """A line per policy: where its runs' costs lie between $0 and the dearest. Not wider than ``columns``
+    (where names leave 20 of them)."""
     marks, top = _marks(made)
     unicode = "utf" in (sys.stdout.encoding or "").lower()
     thin, thick, median = ("─", "━", "●") if unicode else ("-", "=", "o")
     margin = max(len(name) for name in marks)
+    width = max(20, min(60, columns - margin - 1))
     lines = []
     for name, at in marks.items():
         low, p10, middle, p90, high = (min(width - 1, int(usd / top * width)) for usd in at)
@@ -86,10 +89,16 @@ def strips(made: Backtest, width: int = 60) -> str:
         cells[p10 : p90 + 1] = thick * (p90 + 1 - p10)
         cells[middle] = median
         lines.append(f"{name:>{margin}} {''.join(cells).rstrip()}")
-    right = f"${top:,.2f}"
+    right = _usd(top, made)
     lines.append(f"{'':>{margin}} $0{right:>{width - 2}}")
-    lines.append(f"{'':>{margin}} cost of a run: range, middle 80 %, median")
+    key = "cost of a run: range, middle 80 %, median"
+    lines.append(" " * max(0, min(margin + 1, columns - len(key))) + key)
     return "\n".join(lines)
+
+
+def _usd(value: float, made: Backtest) -> str:
+    """Cents; finer where they would make all policies look alike."""
+    return f"${value:,.{2 if made.on_demand_usd >= FEW_CENTS else 4}f}"
 
 
 def write(path: Path, text: str) -> None:
@@ -109,8 +118,8 @@ def page(made: Backtest, about: Mapping[str, Any]) -> str:
     """A complete HTML document: one file, nothing fetched from anywhere."""
     style = resources.files("arylcloud.cli").joinpath("report.css").read_text(encoding="utf-8")
     rows = "".join(
-        f"<tr><td>{escape(name)}</td><td class='n'>${f.cost_mean:,.2f}</td>"
-        f"<td class='n'>${f.cost_p90:,.2f}</td>"
+        f"<tr><td>{escape(name)}</td><td class='n'>{_usd(f.cost_mean, made)}</td>"
+        f"<td class='n'>{_usd(f.cost_p90, made)}</td>"
         f"<td class='n'>{f.cost_over_on_demand:.3f}</td>"
         f"<td class='n'>{'–' if f.cost_over_optimum is None else f'{f.cost_over_optimum:.3f}'}</td>"
         f"<td class='n'>{f.misses} / {f.runs}</td>"
@@ -151,11 +160,14 @@ def _svg(made: Backtest) -> str:
     for i in range(5):
         usd, x = top * i / 4, round(left + top * i / 4 * scale, 1)
         parts.append(f'<line x1="{x}" y1="4" x2="{x}" y2="{bottom}" class="grid"/>')
-        parts.append(f'<text x="{x}" y="{bottom + 16}" class="tick" text-anchor="middle">${usd:,.2f}</text>')
+        parts.append(
+            f'<text x="{x}" y="{bottom + 16}" class="tick" text-anchor="middle">{_usd(usd, made)}</text>'
+        )
     for i, (name, at) in enumerate(marks.items()):
         y = row * i + 20
         low, p10, middle, p90, high = (round(left + usd * scale, 1) for usd in at)
-        title = escape(f"{name}: ${at[0]:,.2f} to ${at[4]:,.2f}, median ${at[2]:,.2f}")
+        low_usd, median_usd, high_usd = (_usd(at[i], made) for i in (0, 2, 4))
+        title = escape(f"{name}: {low_usd} to {high_usd}, median {median_usd}")
         parts.append(
             f'<text x="{left - 10}" y="{y + 4}" class="tick" text-anchor="end">{escape(name)}</text>'
         )

@@ -21,6 +21,7 @@ from arylcloud.cli.report_text import (
     machine_amounts,
     minimum_text,
     percent,
+    saved_text,
     shown_parts,
 )
 
@@ -197,7 +198,7 @@ def _baselines(made: Account) -> str:
             [
                 f"{escape(b.label)}<br><small>{escape(b.basis)}</small>",
                 "not known" if b.usd_micro is None else escape(amount(b.usd_micro, b.usd_micro)),
-                f'<span class="{mood}">{"–" if saving is None else f"{saving:.0%}"}</span>',
+                f'<span class="{mood}">{"–" if saving is None else escape(saved_text(saving))}</span>',
             ]
         )
     return _table([("", "wrap"), ("cost", "n"), ("saved", "n")], rows)

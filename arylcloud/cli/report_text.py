@@ -72,7 +72,7 @@ def cost_line(r: Report) -> Text:
         line.append(f" = {parts}", style="not bold")
     if r.budget_usd is not None:
         least = "" if r.total_micro is not None else "at least "
-        part = f"{r.known_micro / 1e6 / r.budget_usd:.0%}"
+        part = of_limit(r.known_micro / 1e6 / r.budget_usd)
         line.append(f"  ({least}{part} of the budget of ${r.budget_usd:,.2f})")
     return line
 
@@ -167,6 +167,34 @@ def percent(part: float) -> str:
     return "<1%" if 0 < part < 0.005 else f"{part:.0%}"
 
 
+def of_limit(part: float) -> str:
+    """Percent of a limit: what is not all of it does not read as if it were.
+
+    >>> of_limit(0.42), of_limit(0.9974), of_limit(1.0), of_limit(1.004), of_limit(1.0000001)
+    ('42%', '99.7%', '100%', '100.4%', 'just over 100%')
+    """
+    if part == 1.0 or percent(part) != "100%":
+        return percent(part)
+    fine = f"{part:.1%}"
+    return fine if fine != "100.0%" else f"just {'over' if part > 1 else 'under'} 100%"
+
+
+def saved_text(part: float) -> str:
+    """Percent less than something else; no difference is shown as none.
+
+    >>> saved_text(0.46), saved_text(0.004), saved_text(0.0001), saved_text(0.0), saved_text(0.999)
+    ('46%', '0.4%', '<0.1%', '0%', '99.9%')
+    >>> saved_text(-0.25), saved_text(-0.0001)
+    ('-25%', '-<0.1%')
+    """
+    size, sign = abs(part), "-" if part < 0 else ""
+    if size == 0:
+        return "0%"
+    if size < 0.0005:
+        return f"{sign}<0.1%"
+    return f"{sign}{size:.1%}" if size < 0.01 or 0.995 <= size < 1 else f"{sign}{size:.0%}"
+
+
 def minimum_text(made: Account) -> str | None:
     """What of the split is no use that anybody made of a machine, but the cloud's least bill."""
     least = minimum_of(made)
@@ -192,7 +220,7 @@ def _baseline_table(made: Account) -> Table:
         table.add_row(
             b.label,
             "not known" if b.usd_micro is None else amount(b.usd_micro, b.usd_micro),
-            Text("–" if saving is None else f"{saving:.0%}", style=style),
+            Text("–" if saving is None else saved_text(saving), style=style),
             Text(b.basis, style="dim"),
         )
     return table
@@ -241,7 +269,9 @@ def _strip(console: Console, made: Account) -> None:
     labels = [
         f"  {c.offer.zone or c.offer.region} {'free' if c.free else rate(c.usd_per_hour)}" for c in shown
     ]
-    width = max(20, min(STRIP, console.width - 2 - max(map(len, labels))))
+    steps = made.steps if any(step > 0 for _at, step in made.steps) else ()
+    to = f"  steps, to {max(step for _at, step in steps):,}" if steps else ""
+    width = max(20, min(STRIP, console.width - 2 - max(map(len, (*labels, to)))))
     cell = (end - start) / width
     for cost, label in zip(shown, labels, strict=True):
         row = Text("  ")
@@ -254,9 +284,8 @@ def _strip(console: Console, made: Account) -> None:
             row = row[: at_cell + 2] + Text("✕", style="bold red") + row[at_cell + 3 :]
         row.append(label, style="dim")
         console.print(row, no_wrap=True, overflow="crop")
-    steps = made.steps
-    if steps and max(step for _at, step in steps) > 0:
-        console.print(_progress(steps, start, cell, width), no_wrap=True, overflow="crop")
+    if steps:
+        console.print(_progress(steps, start, cell, width, to), no_wrap=True, overflow="crop")
     legend = Text("  ")
     for kind in KINDS:
         legend.append(f"{MARKS[kind]} ", style=STYLES[kind])
@@ -267,7 +296,7 @@ def _strip(console: Console, made: Account) -> None:
     console.print()
 
 
-def _progress(steps: Sequence[tuple[float, int]], start: float, cell: float, width: int) -> Text:
+def _progress(steps: Sequence[tuple[float, int]], start: float, cell: float, width: int, to: str) -> Text:
     """Height = the last step known at that time; a fall is work that had to be done again."""
     blocks = " ▁▂▃▄▅▆▇█"
     top = max(step for _at, step in steps)
@@ -275,7 +304,7 @@ def _progress(steps: Sequence[tuple[float, int]], start: float, cell: float, wid
     for i in range(width):
         known = [step for at, step in steps if at <= start + (i + 1) * cell]
         row.append(blocks[round((known[-1] if known else 0) / top * 8)], style="blue")
-    row.append(f"  steps, to {top:,}", style="dim")
+    row.append(to, style="dim")
     return row
 
 

@@ -223,6 +223,18 @@ def say_usd(usd: float) -> str:
     return "< $0.01" if 0 < usd < 0.005 else f"${usd:,.2f}"
 
 
+def say_usd_over(usd: float, limit_usd: float) -> str:
+    """Money that is more than a limit, with as many decimals as it takes to read so.
+
+    >>> say_usd_over(12.3, 10.0), say_usd_over(10.004, 10.0), say_usd_over(10.0000000001, 10.0)
+    ('$12.30', '$10.004', 'a little more than $10.00')
+    """
+    for digits in range(2, 7):
+        if round(usd, digits) > limit_usd:
+            return f"${usd:,.{digits}f}"
+    return f"a little more than ${usd:,.2f}"
+
+
 MOST = 1e18
 """Of anything: tokens of a training, seconds, dollars. What is more is a slip; no sum with it is right."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Market
 from arylcloud.core.plan import Candidate, Quantiles, Usd
-from arylcloud.core.units import say_duration, say_limit, say_usd
+from arylcloud.core.units import say_duration, say_limit, say_usd, say_usd_over
 from arylcloud.planner.cost import CostInputs, expected
 from arylcloud.planner.evaluate import SAME, Evaluation
 from arylcloud.planner.rank import score
@@ -102,8 +102,8 @@ def one(spec: JobSpec, c: Candidate, first: Candidate) -> str:
             f"p90 {say_duration(hours.p90 * 3600)} misses the deadline of"
             f" {say_limit(spec.constraints.deadline_s)}"
         )
-    if c.meets_budget is False and spec.constraints.budget_usd is not None:
-        misses.append(f"p90 ${usd.p90:,.2f} is over the budget of ${spec.constraints.budget_usd:g}")
+    if c.meets_budget is False and (budget := spec.constraints.budget_usd) is not None:
+        misses.append(f"p90 {say_usd_over(usd.p90, budget)} is over the budget of ${budget:g}")
     if misses:
         return "; ".join(misses)
     if c.rank == 1:

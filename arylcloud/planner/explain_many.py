@@ -16,7 +16,7 @@ import numpy as np
 
 from arylcloud.core.errors import InfeasibleError
 from arylcloud.core.job import JobSpec
-from arylcloud.core.units import say_duration, say_usd
+from arylcloud.core.units import say_duration, say_usd, say_usd_over
 from arylcloud.planner import gangs
 from arylcloud.planner.answers import SHORT, Bought, keeps, least_usd, solve
 from arylcloud.planner.cluster import ClusterProblem, F
@@ -222,8 +222,9 @@ def over_budget(budget: float, usd_p90: float, least: float | None) -> Infeasibl
     if least is not None:
         cheaper = f"--policy min_cost needs {say_usd(least)}"
         hint = f"{cheaper}; or {hint}" if least < usd_p90 else hint
+    takes = say_usd_over(usd_p90, budget)
     return InfeasibleError(
-        f"budget ${budget:g}: {what} takes {say_usd(usd_p90)} (p90, all jobs at their bad end)", hint=hint
+        f"budget ${budget:g}: {what} takes {takes} (p90, all jobs at their bad end)", hint=hint
     )
 
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from arylcloud.core.offer import Offer
 from arylcloud.core.plan import Candidate, Quantiles, Usd
+from arylcloud.core.units import say_usd
 from arylcloud.planner.upkeep import DEAR_USD_PER_GB
 from arylcloud.pricing.tariffs import Tariffs, load_tariffs
 
@@ -103,7 +104,11 @@ def consider(
     best, cost = min(priced, key=lambda p: (running_usd(p[0]) + p[1], p[0].offer.key, p[0].nodes))
     stay_usd = running_usd(here)
     saving = stay_usd - running_usd(best)
-    text = f"{best.offer.key} saves ${saving:,.2f} of ${stay_usd:,.2f}, the move costs ${cost:,.2f}"
+    stay = say_usd(stay_usd)
+    gain = (
+        f"saves {say_usd(saving)} of {stay}" if saving >= 0 else f"costs {say_usd(-saving)} more than {stay}"
+    )
+    text = f"{best.offer.key} {gain}, the move costs {say_usd(cost)}"
     if here.meets_deadline is False and best.meets_deadline:
         text = f"staying misses the deadline (p90); {text}"
     elif saving < HYSTERESIS * cost:

@@ -7,10 +7,13 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from arylcloud.cli.backtestview import strips
 from arylcloud.cli.main import run
 from arylcloud.simulation.deadline.invent import invented
+from arylcloud.simulation.deadline.sweep import Backtest
 from arylcloud.simulation.spottraces import write_spot_trace
 
 KEYS = {
@@ -160,6 +163,35 @@ def test_the_screen_and_the_page(capsys: pytest.CaptureFixture[str], trace: str,
     text = page.read_text()
     assert text.startswith("<!doctype html>")
     assert text.count("<circle") == 3
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_no_line_is_wider_than_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, trace: str, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    code, out, _err = call(capsys, "--trace", trace, "--policy", "greedy,uniform_progress", *SMALL)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= int(columns)
+
+
+def test_strips_leave_room_for_long_names() -> None:
+    name = "a_policy_whose_name_says_everything"
+    costs = np.array([12345.0, 23456.0, 34567.0])
+    made = Backtest(figures={}, usd={name: costs}, on_demand_usd=45678.0, starts=np.arange(3))
+    for columns in (80, 70, 120):
+        lines = strips(made, columns).splitlines()
+        assert max(map(len, lines)) <= columns
+        assert lines[0].startswith(f"{name} ")
+        assert lines[1].endswith("$45,678.00")
+
+
+def test_policies_that_differ_by_less_than_a_cent_do_not_look_alike() -> None:
+    made = Backtest(
+        figures={}, usd={"a": np.array([0.0123]), "b": np.array([0.0131])}, on_demand_usd=0.05,
+        starts=np.arange(1),
+    )  # fmt: skip
+    assert strips(made).splitlines()[2].endswith("$0.0500")
 
 
 def test_on_an_invented_trace_the_work_takes_the_hours_of_the_best_offer(

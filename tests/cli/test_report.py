@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import html
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -316,6 +317,39 @@ def test_shown_amounts_add_up_to_the_shown_sum(micro: list[int]) -> None:
     assert abs(sum(shown) * 100 - sum(micro)) <= unit * 50
     for value, text in zip(micro, shown, strict=True):
         assert abs(text * 100 - value) <= unit * 100
+
+
+@pytest.mark.parametrize(
+    ("usd_per_hour", "shown"),
+    [(7.2, "46%"), (3.8953, "0.1%"), (3.8925, "<0.1%"), (3.8915, "-<0.1%"), (1.0, "-286%")],
+)
+def test_what_is_not_the_same_does_not_read_as_the_same(
+    home: Path, capsys: pytest.CaptureFixture[str], usd_per_hour: float, shown: str
+) -> None:
+    twin = offer("", market=Market.ON_DEMAND, usd_per_hour=usd_per_hour)
+    keep(survivor().write(4001.0, ev.BaselineQuoted(name="on_demand", offer=twin, speed=1.0)))
+    assert run(["report", "digits", "--html", str(home / "page.html")]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if "on demand, same type" in line)
+    assert row.split("$")[1].split()[1] == shown
+    assert html.escape(shown) in (home / "page.html").read_text()
+
+
+@pytest.mark.parametrize("columns", [80, 100, 140])
+def test_no_line_is_wider_than_the_terminal(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    """And none is cut off: the chart gives way to what stands beside it."""
+    diary = with_quotes()
+    checkpoint = max(i for i, r in enumerate(diary.records) if isinstance(r.event, ev.CheckpointCommitted))
+    record = diary.records[checkpoint]
+    assert isinstance(record.event, ev.CheckpointCommitted)
+    diary.records[checkpoint] = replace(record, event=replace(record.event, step=10**15))
+    keep(diary)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert run(["report", "digits"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert any(line.endswith("steps, to 1,000,000,000,000,000") for line in lines)
 
 
 @pytest.mark.parametrize("module", [plantable, report_chart, report_text])

@@ -66,6 +66,13 @@ def test_the_saving_must_be_min_saving_of_what_is_left() -> None:
     assert "min_saving 6%" in found.why
 
 
+def test_less_than_a_cent_is_not_said_to_be_nothing() -> None:
+    found = consider(HERE, [at("aws/us-west-2", 19.998, boot=0.0)], min_saving=0.0, handover_s=0.0)
+    assert "saves < $0.01 of $20.00, the move costs" in found.why
+    found = consider(HERE, [at("aws/us-west-2", 20.002, boot=0.0)], min_saving=0.0, handover_s=0.0)
+    assert "us-west-2:t:spot costs < $0.01 more than $20.00, the move costs" in found.why
+
+
 def test_the_checkpoint_is_priced_by_the_tariff_of_where_it_leaves() -> None:
     across = at("gcp/us-central1", 10.0)
     small, large = (advise(HERE, [across], min_saving=0.0, checkpoint_gb=gb) for gb in (1.0, 80.0))
