@@ -143,6 +143,8 @@ def write_page(made: Account, path: Path) -> None:
 def document(made: Account) -> dict[str, Any]:
     """The body of ``report --json``. Money in USD with six decimals; the parts sum to their whole.
     ``useful`` is compute − waste. Seconds are market seconds (Unix time where they are moments)."""
+    from arylcloud.cli.report_plan import plan_document
+
     r = made.report
     split, least = r.split_micro, minimum_of(made)
     return {
@@ -193,6 +195,7 @@ def document(made: Account) -> dict[str, Any]:
             }
             for b in made.baselines
         ],
+        "plan": plan_document(made),
         "interruptions": r.interruptions,
         "interruptions_with_notice": r.interruptions_with_notice,
         "migrations": r.migrations,

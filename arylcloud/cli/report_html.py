@@ -11,6 +11,7 @@ from arylcloud import __version__
 from arylcloud.cli.output import hours, rate, seconds
 from arylcloud.cli.report import NOT_INCLUDED, minimum_of
 from arylcloud.cli.report_chart import AFTER_END, chart, elapsed, place_colours
+from arylcloud.cli.report_plan import beside_plan
 from arylcloud.cli.report_text import (
     KINDS,
     NAMES,
@@ -67,7 +68,7 @@ def page(made: Account) -> str:
 <div class="card"><h2>Where the compute went</h2>{_split(r)}{_minimum(made)}</div>
 <div class="card"><h2>The same work, otherwise</h2>{_baselines(made)}</div>
 </div>
-<h2>Machines</h2>
+{_planned(made)}<h2>Machines</h2>
 <div class="card">{_machines(r)}</div>
 <h2>What happened</h2>
 <div class="card">{_events(made)}</div>
@@ -202,6 +203,16 @@ def _baselines(made: Account) -> str:
             ]
         )
     return _table([("", "wrap"), ("cost", "n"), ("saved", "n")], rows)
+
+
+def _planned(made: Account) -> str:
+    rows = []
+    for row in beside_plan(made):
+        mood = "soft" if row.good is None else "good" if row.good else "bad"
+        said = f'<span class="{mood}">{escape(row.verdict)}</span>'
+        rows.append([escape(row.what), escape(row.p50), escape(row.p90), escape(row.came), said])
+    head = [("", "wrap"), ("p50", "n"), ("p90", "n"), ("came", "n"), ("", "wrap")]
+    return f'<div class="card"><h2>The plan at launch</h2>{_table(head, rows)}</div>\n' if rows else ""
 
 
 def _machines(r: Report) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from arylcloud.cli.output import hours, rate, seconds, stdout
 from arylcloud.cli.report import NOT_INCLUDED, minimum_of
+from arylcloud.cli.report_plan import beside_plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,8 @@ def show(made: Account) -> None:
             console.print()
     if any(b.usd_micro is not None for b in made.baselines) or r.seconds.useful > 0:
         console.print(Padding(_baseline_table(made), (0, 0, 1, 2), expand=False))
+    if made.state.planned is not None:
+        console.print(Padding(_plan_table(made), (0, 0, 1, 2), expand=False))
     if r.leases:
         console.print(Padding(_machine_table(r, narrow=console.width < NARROW), (0, 0, 1, 2), expand=False))
         _strip(console, made)
@@ -223,6 +226,16 @@ def _baseline_table(made: Account) -> Table:
             Text("–" if saving is None else saved_text(saving), style=style),
             Text(b.basis, style="dim"),
         )
+    return table
+
+
+def _plan_table(made: Account) -> Table:
+    table = _table(
+        ("the plan at launch", "left"), ("p50", "right"), ("p90", "right"), ("came", "right"), ("", "left")
+    )
+    for row in beside_plan(made):
+        style = "dim" if row.good is None else "green" if row.good else "red"
+        table.add_row(row.what, row.p50, row.p90, row.came, Text(row.verdict, style=style))
     return table
 
 

@@ -11,9 +11,10 @@ EVERY = 1_000_000
 
 if TYPE_CHECKING:
     from arylcloud.cli.settings import Folders
+    from arylcloud.core.events import Planned
     from arylcloud.core.job import JobSpec
     from arylcloud.core.offer import Offer
-    from arylcloud.core.plan import Plan
+    from arylcloud.core.plan import Candidate, Plan
     from arylcloud.core.ports import ObjectStore
     from arylcloud.launcher.journal import Journal
 
@@ -75,6 +76,7 @@ def submit_plan(
         nodes=plan.chosen.nodes if spec.nodes_min < spec.nodes_max else None,
         quoted=quoted,
         store_place=store_place,
+        planned=_planned(plan.chosen),
     )
     probe = from_environment()
     journal.probe = probe
@@ -88,6 +90,15 @@ def submit_plan(
             writer=new_writer_id(),
             probe=probe,
         )
+
+
+def _planned(chosen: Candidate) -> Planned | None:
+    from arylcloud.core.events import Planned
+
+    usd, hours = chosen.usd, chosen.hours
+    if usd is None or hours is None:
+        return None
+    return Planned(usd_p50=usd.p50, usd_p90=usd.p90, hours_p50=hours.p50, hours_p90=hours.p90)
 
 
 def _kinds(plan: Plan, every: Plan, cache: Path) -> tuple[tuple[str, ...], dict[str, Path]]:

@@ -20,6 +20,7 @@ from arylcloud.core.events_money import LimitsChanged as LimitsChanged
 from arylcloud.core.events_money import LimitUnknown as LimitUnknown
 from arylcloud.core.events_money import Notified as Notified
 from arylcloud.core.events_money import OfferBarred as OfferBarred
+from arylcloud.core.events_money import Planned as Planned
 from arylcloud.core.events_money import PricesChecked as PricesChecked
 from arylcloud.core.events_money import QueueDecided as QueueDecided
 from arylcloud.core.events_money import StallSeen as StallSeen
@@ -52,6 +53,8 @@ class JobSubmitted:
     """It waits for ``serve --policy`` to say when and on what it runs."""
     store_place: str | None = None
     """``cloud/region`` of the bucket under ``prefix_uri``; None = a folder, or not known at launch."""
+    planned: Planned | None = None
+    """For the report to compare with; None = without a profile nothing was expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,6 +125,17 @@ class BaselineQuoted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What the plan that was confirmed expected of the job, from its submission to its end."""
+
+    usd_p50: float
+    usd_p90: float
+    hours_p50: float
+    """Market hours."""
+    hours_p90: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notified:
     topic: str
     ok: bool

@@ -48,6 +48,7 @@ def apply(state: JobState | None, record: ev.Record) -> JobState:
             queued=event.queued,
             # journals of before name no place, but the bucket's own name may
             store_place=event.store_place or usual_place(event.prefix_uri),
+            planned=event.planned,
             quoted=event.quoted,
             size=event.nodes,
             seq=1,

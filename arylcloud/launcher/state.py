@@ -173,6 +173,8 @@ class JobState:
     stalls: tuple[ev.StallSeen, ...] = ()
     store_place: str | None = None
     """``cloud/region`` of its store; None = a folder, or not known."""
+    planned: ev.Planned | None = None
+    """As ``JobSubmitted.planned``."""
     queued: bool = False
     """It was submitted to a queue (``serve --policy``)."""
     placed: ev.QueueDecided | None = None

@@ -14,7 +14,7 @@ from arylcloud.core import protocol as mail
 from arylcloud.core.clock import Clock, MarketClock
 from arylcloud.core.codec import dumps
 from arylcloud.core.errors import ConflictError
-from arylcloud.core.events import BaselineQuoted, JobSubmitted
+from arylcloud.core.events import BaselineQuoted, JobSubmitted, Planned
 from arylcloud.core.job import JobSpec
 from arylcloud.core.offer import Offer
 from arylcloud.core.ports import ObjectStore
@@ -49,6 +49,8 @@ class Submission:
     """As ``JobSubmitted.quoted``."""
     store_place: str | None = None
     """As ``JobSubmitted.store_place``."""
+    planned: Planned | None = None
+    """As ``JobSubmitted.planned``."""
 
 
 def runtime_key(sha256: str) -> str:
@@ -114,6 +116,7 @@ def submit(
             nodes=s.nodes,
             quoted=s.quoted,
             store_place=s.store_place,
+            planned=s.planned,
         ),
         cause_id=None,
         mirror=prefix,

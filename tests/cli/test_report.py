@@ -22,11 +22,13 @@ from arylcloud.cli import plantable, report_chart, report_text
 from arylcloud.cli.main import run
 from arylcloud.cli.report import account, document
 from arylcloud.cli.report_html import page
+from arylcloud.cli.report_plan import beside_plan
 from arylcloud.cli.report_text import amounts, show
 from arylcloud.cli.settings import folders
 from arylcloud.core import events as ev
 from arylcloud.core.job import Constraints, JobSpec
 from arylcloud.core.offer import Market
+from arylcloud.core.phases import JobPhase
 from arylcloud.launcher.journal import Journal
 
 
@@ -317,6 +319,64 @@ def test_shown_amounts_add_up_to_the_shown_sum(micro: list[int]) -> None:
     assert abs(sum(shown) * 100 - sum(micro)) <= unit * 50
     for value, text in zip(micro, shown, strict=True):
         assert abs(text * 100 - value) <= unit * 100
+
+
+def planned(diary: Diary, **figures: float) -> Diary:
+    """``diary``, of a job whose plan expected this."""
+    first = diary.records[0]
+    assert isinstance(first.event, ev.JobSubmitted)
+    event = replace(first.event, planned=ev.Planned(**figures))
+    return replace(diary, records=[replace(first, event=event), *diary.records[1:]])
+
+
+@pytest.mark.parametrize(
+    ("usd", "hours", "verdicts"),
+    [
+        ((4.0, 5.0), (2.0, 3.0), ("under p50", "under p50")),
+        ((3.0, 3.8), (1.0, 1.3), ("between p50 and p90", "between p50 and p90")),
+        ((3.0, 3.7), (1.0, 1.1), ("over p90", "over p90")),
+    ],
+)
+def test_what_was_planned_stands_beside_what_came(
+    home: Path,
+    capsys: pytest.CaptureFixture[str],
+    usd: tuple[float, float],
+    hours: tuple[float, float],
+    verdicts: tuple[str, str],
+) -> None:
+    keep(planned(survivor(), usd_p50=usd[0], usd_p90=usd[1], hours_p50=hours[0], hours_p90=hours[1]))
+    found = as_json(capsys, "--html", str(home / "page.html"))
+    taken = (found["ended_s"] - found["started_s"]) / 3600
+    assert found["plan"] == {
+        "usd": {"p50": usd[0], "p90": usd[1]},
+        "hours": {"p50": hours[0], "p90": hours[1]},
+        "hours_taken": pytest.approx(taken),
+    }
+    assert run(["report", "digits"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = next(i for i, line in enumerate(lines) if "the plan at launch" in line)
+    cost, time = lines[at + 1 : at + 3]
+    assert cost.split()[:4] == ["cost", f"${usd[0]:.2f}", f"${usd[1]:.2f}", "$3.71"]
+    assert cost.endswith(verdicts[0])
+    assert time.split()[:3] == ["time", "from", "submission"]
+    assert time.endswith(verdicts[1])
+    assert (home / "page.html").read_text().count(verdicts[0]) >= 1
+
+
+def test_a_plan_is_judged_when_its_job_is_done(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = {"usd_p50": 3.0, "usd_p90": 4.0, "hours_p50": 1.0, "hours_p90": 9.0}
+    runs = planned(Diary(), **figures).lease("a", 10.0).epoch(20.0, "a").train(1, "a", 30.0)
+
+    def verdicts(diary: Diary, now_s: float) -> list[tuple[str, bool | None]]:
+        return [(row.verdict, row.good) for row in beside_plan(account(diary.records, now_s=now_s))]
+
+    assert verdicts(runs, 1000.0) == [("so far", None)] * 2
+    assert verdicts(runs, 40_000.0) == [("over p90 already", False)] * 2
+    runs.end("a", 1000.0).phase(1000.0, JobPhase.FAILED)
+    assert verdicts(runs, 40_000.0) == [("did not finish", None)] * 2
+    assert beside_plan(account(Diary().records, now_s=9.0)) == (), "a journal of before has no plan"
+    keep(Diary())
+    assert as_json(capsys)["plan"] is None
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,9 @@ def test_exit_0_is_the_end(new_home: NewHome) -> None:
     settled(home, job_id)
     report = home.report(job_id)
     assert (report["exit_code"], report["final_step"], report["attempts"]) == (0, 30, 1)
+    plan = report["plan"]
+    assert 0 < plan["usd"]["p50"] <= plan["usd"]["p90"], "what was confirmed is journaled with the job"
+    assert 0 < plan["hours"]["p50"] <= plan["hours"]["p90"]
     assert "cost $" in done.err
 
 
