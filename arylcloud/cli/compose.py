@@ -135,9 +135,15 @@ def store_of_plan() -> str | None:
         return None
     from arylcloud.core.stores import usual_place
 
-    place = usual_place(uri)
+    place = None if _leads_elsewhere(uri) else usual_place(uri)
     say_unpriced(uri, place)
     return place
+
+
+def _leads_elsewhere(uri: str) -> bool:
+    """As far as the environment tells: a profile of AWS's is not read for a plan."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3", "")
+    return uri.startswith("s3:") and bool(endpoint) and ".amazonaws.com" not in endpoint
 
 
 def say_unpriced(uri: str | None, place: str | None) -> None:

@@ -65,6 +65,7 @@ def launch(
     from arylcloud.cli.stores import Root, agreed, alone_s, named, place_of
     from arylcloud.cli.submission import submit_plan
     from arylcloud.cli.workdir import check_files
+    from arylcloud.core.stores import cloud_of
     from arylcloud.core.tokens import new_job_id
 
     places = folders()
@@ -115,7 +116,7 @@ def launch(
                 journal=journal,
                 places=places,
                 queued=queue,
-                store_place=asked or place.place,
+                store_place=asked or place.place or ("" if cloud_of(place.uri) else None),
                 planned_on=asked,
             )
             if queue:

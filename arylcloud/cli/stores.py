@@ -67,7 +67,17 @@ def place_of(uri: str | None, folders: Folders) -> str | None:
         return storage_of(cloud, folders).place(address_of(uri))
     except ArylError as error:
         log.info("where %s lies is not known: %s", uri, error.message)
-        return usual_place(uri)
+        return None if _apart(cloud, folders) else usual_place(uri)
+
+
+def _apart(cloud: str, folders: Folders) -> bool:
+    """False where even that cannot be found out: then the cloud is not set up at all."""
+    from arylcloud.core.errors import ArylError
+
+    try:
+        return storage_of(cloud, folders).apart
+    except ArylError:
+        return False
 
 
 class Root:
@@ -111,7 +121,7 @@ class Root:
         """``cloud/region`` of the bucket; None = a folder, or not known. A cloud may be asked."""
         if self._theirs or cloud_of(self.uri) is None:
             return place_of(self.uri, self._folders)
-        return f"{self._cloud}/{self._region}"
+        return None if _apart(self._cloud, self._folders) else f"{self._cloud}/{self._region}"
 
     def check(self) -> None:
         """One that the user names is never made: whether it is there is told here, before anything is

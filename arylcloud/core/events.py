@@ -52,7 +52,8 @@ class JobSubmitted:
     queued: bool = False
     """It waits for ``serve --policy`` to say when and on what it runs."""
     store_place: str | None = None
-    """``cloud/region`` of the bucket under ``prefix_uri``; None = a folder, or not known at launch."""
+    """``cloud/region`` of the bucket under ``prefix_uri``. Empty: not known at launch; None = a folder, or a
+    journal of before."""
     planned: Planned | None = None
     """For the report to compare with; None = without a profile nothing was expected."""
 

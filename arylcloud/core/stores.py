@@ -121,6 +121,12 @@ class Storage(Protocol):
         told. Read-only."""
         ...
 
+    @property
+    def apart(self) -> bool:
+        """Whether its buckets are somebody else's than the cloud's own: an endpoint leads elsewhere, so that
+        the names of regions say nothing of where they lie, nor tariffs what they cost. No call goes out."""
+        ...
+
     def make(self, address: Address, region: str, journal_id: str) -> None:
         """The bucket: private, with a rule that removes what broken uploads leave. Idempotent."""
         ...

@@ -46,8 +46,7 @@ def apply(state: JobState | None, record: ev.Record) -> JobState:
             phase_since_s=record.at_s,
             baselines=event.quotes,
             queued=event.queued,
-            # journals of before name no place, but the bucket's own name may
-            store_place=event.store_place or usual_place(event.prefix_uri),
+            store_place=_place(event),
             planned=event.planned,
             quoted=event.quoted,
             size=event.nodes,
@@ -294,6 +293,12 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             return replace(state, launcher=event)
         case ev.JobSubmitted():
             return state
+
+
+def _place(submitted: ev.JobSubmitted) -> str | None:
+    """Journals of before name no place, but the bucket's own name may."""
+    said = submitted.store_place
+    return usual_place(submitted.prefix_uri) if said is None else said or None
 
 
 def _began(trainings: tuple[Training, ...], said: Training) -> tuple[Training, ...]:

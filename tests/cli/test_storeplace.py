@@ -28,6 +28,8 @@ class Buckets:
     def __init__(self, **places: str) -> None:
         self.places = places
 
+    apart = False
+
     def usual(self, region: str) -> str:
         return f"s3://usual-{region}"
 
@@ -67,6 +69,23 @@ def test_a_launch_knows_where_its_store_lies(home: Folders, asked: str | None, p
     assert stores.Root(home, asked, chosen, ["aws"]).place == place
 
 
+class Apart(Buckets):
+    """S3 by ``AWS_ENDPOINT_URL_S3``: the account, and what it calls its regions, are somebody else's."""
+
+    apart = True
+
+    def place(self, address: Address) -> str | None:
+        raise ThrottledError("later")
+
+
+@pytest.mark.parametrize("asked", [None, "s3://arylcloud-123456789012-eu-west-1/x"])
+def test_a_store_elsewhere_is_in_no_region_of_the_clouds(
+    home: Folders, monkeypatch: pytest.MonkeyPatch, asked: str | None
+) -> None:
+    monkeypatch.setattr(stores, "storage_of", lambda cloud, folders: Apart())
+    assert stores.Root(home, asked, offer(), ["aws"]).place is None
+
+
 JOB = """\
 name: big
 resources: {accelerators: [A100-80GB:8], cloud: gcp, use_spot: true}
@@ -96,6 +115,13 @@ def test_plan_prices_the_way_to_a_store_that_is_named(
     egress, said = planned(capsys, path)
     assert egress["gcp"] > 200 * 100 * 0.12, "two hundred checkpoints, and some that are fetched"
     assert said == ""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://s3.us-east-1.amazonaws.com")
+    assert planned(capsys, path)[0]["gcp"] > 0.0
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://minio.example.com")
+    egress, said = planned(capsys, path)
+    assert egress == {"gcp": 0.0}
+    assert "lies is not known here" in " ".join(said.split())
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3")
     monkeypatch.setenv("ARYLCLOUD_STORE", "s3://mine")
     egress, said = planned(capsys, path)
     assert egress == {"gcp": 0.0}

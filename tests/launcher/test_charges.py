@@ -123,6 +123,7 @@ def test_where_a_store_is() -> None:
     for uri, said, place in (
         (usual, None, "aws/us-east-1"),
         (usual, "aws/us-west-2", "aws/us-west-2"),
+        (usual, "", None),
         ("az://box@acct/jobs/a", "azure/eastus", "azure/eastus"),
         ("az://box@acct/jobs/a", None, None),
     ):

@@ -57,6 +57,8 @@ class Cloud:
     def place(self, address: Address) -> str | None:
         return None
 
+    apart = False
+
     def make(self, address: Address, region: str, journal_id: str) -> None:
         raise AssertionError
 

@@ -91,6 +91,13 @@ class AwsStorage:
         region = self._region(address.bucket)
         return None if region is None else f"aws/{region}"
 
+    @property
+    def apart(self) -> bool:
+        """``AWS_ENDPOINT_URL_S3``: a MinIO, an R2. Where all of AWS is at one endpoint, S3 is as much AWS's
+        as the machines are."""
+        found = self._calls.endpoint("s3", HOME)
+        return _OWN.fullmatch(found) is None and found != self._calls.endpoint("ec2", HOME)
+
     def _region(self, bucket: str) -> str | None:
         with self._lock:
             if bucket not in self._regions:

@@ -129,6 +129,8 @@ class AzureStorage:
         listed = items(self._arm, "storage accounts", path, STORAGE_API)
         return next((dict(one) for one in listed if one["name"] == account), None)
 
+    apart = False
+
     def make(self, address: Address, region: str, journal_id: str) -> None:
         del journal_id  # its tag would make the group ``gc``'s
         account = self.account(address)

@@ -88,6 +88,8 @@ class GcpStorage:
         region = str(found.get("location", "")).lower()
         return f"gcp/{region}" if region and found.get("locationType", "region") == "region" else None
 
+    apart = False
+
     def make(self, address: Address, region: str, journal_id: str) -> None:
         body = {
             "name": address.bucket,

@@ -363,6 +363,10 @@ def test_where_a_bucket_is(
     storage.make(address, "eu-west-1", "j1")
     before = sum(account.called.values())
     assert bucket.create(Path(), {}).place(address) is None, "whoever speaks S3 there"
+    assert not bucket.create(Path(), {}).apart, "the machines are there, too"
+    with monkeypatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL_S3", "https://minio.example.com")
+        assert bucket.create(Path(), {}).apart
     assert sum(account.called.values()) == before
     own = "https://{}.{}.amazonaws.com"
     monkeypatch.setattr(Calls, "endpoint", lambda self, service, region: own.format(service, region))
@@ -371,6 +375,7 @@ def test_where_a_bucket_is(
         assert fresh.place(address_of(f"s3://{name}/x")) == place
         assert f"aws/{fresh.region(name)}" == place
     nowhere = bucket.create(Path(), {})
+    assert not nowhere.apart
     assert nowhere.place(address_of("s3://arylcloud-nobodys")) is None
     assert nowhere.region("arylcloud-nobodys") == "us-east-1", "through which it is asked"
 
