@@ -96,6 +96,9 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
             return f"the {event.limit} cannot be watched: {event.text}"
         case ev.LimitNear():
             return f"{event.limit}: {event.text}"
+        case ev.FilesChanged():
+            number = f"{event.files:,} file{'' if event.files == 1 else 's'}"
+            return f"it runs {number} of {event.workdir} from here on"
         case ev.LimitsChanged():
             return f"new limits: {limits_text(event)}"
         case ev.QueueDecided():

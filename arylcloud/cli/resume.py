@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from arylcloud.cli.resumeterms import NewLimits
+    from arylcloud.cli.resumeterms import Files, NewLimits
     from arylcloud.cli.settings import Folders
     from arylcloud.core.errors import UsageError
     from arylcloud.core.ports import ObjectStore
@@ -33,6 +34,10 @@ def resume(
     max_runtime: Annotated[
         str | None, typer.Option("--max-runtime", metavar="TIME", help="A new one, of the whole job: 40h.")
     ] = None,
+    workdir: Annotated[
+        Path | None,
+        typer.Option("--workdir", metavar="DIR", help="Send this folder, in place of the files it has."),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Do not watch it.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document at the end.")] = False,
@@ -41,7 +46,7 @@ def resume(
     from arylcloud.cli.assemble import open_journal, open_prefix
     from arylcloud.cli.jobs import resolve_job
     from arylcloud.cli.launch import finish
-    from arylcloud.cli.resumeterms import NewLimits
+    from arylcloud.cli.resumeterms import Files, NewLimits
     from arylcloud.cli.settings import folders
     from arylcloud.launcher.fold import replay
 
@@ -52,13 +57,15 @@ def resume(
     _refuse_succeeded(state)
     typed = NewLimits(budget=budget, deadline=deadline, max_runtime=max_runtime)
     store = open_prefix(state.prefix_uri)
-    if state.phase.ended or (typed and not journal.claimed(job_id)):
+    new = bool(typed) or workdir is not None
+    if state.phase.ended or (new and not journal.claimed(job_id)):
         state = _caught_up(journal, job_id, store)
     if state.phase.ended:
-        _say_terms(state, typed, places, yes)
+        files = None if workdir is None else Files.packed(workdir)
+        _say_terms(state, typed, files, places, yes)
         with journal.claim(job_id):
-            begin_again(journal, job_id, store, typed=typed)
-    elif typed:
+            begin_again(journal, job_id, store, typed=typed, files=files)
+    elif new:
         raise _has_not_ended(state)
     else:
         give_secrets(store, state)
@@ -78,7 +85,7 @@ def _caught_up(journal: Journal, job_id: str, store: ObjectStore) -> JobState:
     return state
 
 
-def _say_terms(state: JobState, typed: NewLimits, places: Folders, yes: bool) -> None:
+def _say_terms(state: JobState, typed: NewLimits, files: Files | None, places: Folders, yes: bool) -> None:
     """What it goes on with, said and asked, before anything is written; nobody waits for the answer."""
     from dataclasses import replace
 
@@ -86,8 +93,8 @@ def _say_terms(state: JobState, typed: NewLimits, places: Folders, yes: bool) ->
     from arylcloud.cli.resumeterms import ask, checked_limits, files_text
 
     checked_limits(state, typed, time.time())
-    if (files := files_text(state)) is not None:
-        note(hanging(files, 0))
+    if (text := files_text(state) if files is None else files.text) is not None:
+        note(hanging(text, 0))
     ask(state, replace(state.spec, constraints=state.spec.constraints.let_go()), places, yes)
 
 
@@ -97,13 +104,15 @@ def begin_again(
     store: ObjectStore,
     *,
     typed: NewLimits | None = None,
+    files: Files | None = None,
     by_queue: bool = False,
 ) -> bool:
     """Journal that an ended job goes on; the caller has the claim. ``typed``: a user's new limits, which are
-    judged by what the job has used; None: none is judged. This home may know less than the mailbox does:
-    another one may have gone on with the job, or have finished it, meanwhile. Returns whether it goes on: not
-    where a user has stopped it since the queue (``by_queue``) did. Raises ConflictError, OverBudget,
-    UsageError, StoreError, having written nothing (or the new limits alone)."""
+    judged by what the job has used; None: none is judged. ``files``: what it runs instead of those that it
+    has. This home may know less than the mailbox does: another one may have gone on with the job, or have
+    finished it, meanwhile. Returns whether it goes on: not where a user has stopped it since the queue
+    (``by_queue``) did. Raises ConflictError, OverBudget, UsageError, StoreError, having written nothing (or
+    new limits and files alone)."""
     from arylcloud.cli.assemble import new_writer_id
     from arylcloud.cli.resumeterms import checked_limits
     from arylcloud.launcher import resuming
@@ -118,7 +127,7 @@ def begin_again(
     _refuse_succeeded(state)
     refuse_beside_another(store, state, journal.journal_id)
     if not state.phase.ended:
-        if typed:
+        if typed or files is not None:
             raise _has_not_ended(state)
         give_secrets(store, state)
         return True
@@ -130,6 +139,11 @@ def begin_again(
     if limits is not None:
         at_s = journal_now_s(journal, job_id, store, time.time())
         journal.append(job_id, at_s, writer, limits, None, mirror=store)
+    if files is not None:
+        resuming.send_files(
+            journal, job_id, store, files.archive, files.workdir, writer=writer, wall_s=time.time
+        )
+    resuming.settle_files(journal, job_id, store, writer=writer)
     if not resuming.resume(journal, job_id, store, writer=writer, wall_s=time.time, by_queue=by_queue):
         return False
     put_secrets(store, secrets, notify)
@@ -164,7 +178,7 @@ def _has_not_ended(state: JobState) -> UsageError:
     from arylcloud.core.errors import UsageError
 
     return UsageError(
-        f"{state.job_id} is {state.phase}: its limits are changed when it has ended",
+        f"{state.job_id} is {state.phase}: its limits are changed when it has ended, and so are its files",
         hint=f"`arylcloud stop {state.job_id}`, then resume it with them",
     )
 

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from arylcloud.cli.settings import Folders
     from arylcloud.core.events import LimitsChanged
     from arylcloud.core.job import JobSpec
+    from arylcloud.launcher.bundle import Archive
     from arylcloud.launcher.state import JobState
 
 
@@ -24,6 +27,31 @@ class NewLimits:
 
     def __bool__(self) -> bool:
         return any(text is not None for text in (self.budget, self.deadline, self.max_runtime))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """``resume --workdir``: what the job runs from here on."""
+
+    workdir: str
+    archive: Archive
+
+    @classmethod
+    def packed(cls, folder: Path) -> Files:
+        """Says which files stay out. Raises UsageError, LocalStateError."""
+        from arylcloud.cli.output import hanging, note
+        from arylcloud.cli.secretfiles import holds_secrets, note_of
+        from arylcloud.launcher.bundle import pack
+
+        archive = pack(folder, holds_secrets)
+        if archive.left_out:
+            note(hanging(note_of(archive.left_out), 2))
+        return cls(workdir=str(folder.resolve()), archive=archive)
+
+    @property
+    def text(self) -> str:
+        number = self.archive.files
+        return f"it runs {number:,} file{'' if number == 1 else 's'} of {self.workdir}, as they are now"
 
 
 def new_limits(state: JobState, typed: NewLimits, now_s: float) -> LimitsChanged | None:
@@ -82,7 +110,7 @@ def refuse_used_up(state: JobState, limits: LimitsChanged | None, now_s: float) 
 
 
 def files_text(state: JobState) -> str | None:
-    """Which files it runs on, where its workdir is on this machine: those of its launch, whatever has become
+    """Which files it runs on, where its workdir is on this machine: those that were sent, whatever has become
     of them here."""
     from pathlib import Path
 
@@ -91,16 +119,17 @@ def files_text(state: JobState) -> str | None:
 
     if state.spec.workdir is None:
         return None
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(state.submitted_at_s))
-    text = f"it runs the files of its launch at {when}"
+    sent_s = state.submitted_at_s if state.files_at_s is None else state.files_at_s
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(sent_s))
+    text = f"it runs the files of {'its launch' if state.files_at_s is None else 'a resume'} at {when}"
     try:
-        changed = newer(Path(state.spec.workdir), state.submitted_at_s)
+        changed = newer(Path(state.spec.workdir), sent_s)
     except (ArylError, OSError):  # moved, or another machine's: it is not needed
         return text
     if not changed:
         return text
     more = "1 file is" if changed == 1 else f"{changed} files are"
-    return f"{text}; in {state.spec.workdir} {more} newer (a new `arylcloud launch` takes those)"
+    return f"{text}; in {state.spec.workdir} {more} newer (`--workdir {state.spec.workdir}` sends those)"
 
 
 def ask(state: JobState, spec: JobSpec, places: Folders, yes: bool) -> None:

@@ -14,6 +14,7 @@ from arylcloud.core.codec import SCHEMA_VERSION, decode, dumps, encode, parse
 from arylcloud.core.errors import IntegrityError
 from arylcloud.core.events_money import BaselineQuoted as BaselineQuoted
 from arylcloud.core.events_money import Charged as Charged
+from arylcloud.core.events_money import FilesChanged as FilesChanged
 from arylcloud.core.events_money import LeasePriced as LeasePriced
 from arylcloud.core.events_money import LimitNear as LimitNear
 from arylcloud.core.events_money import LimitsChanged as LimitsChanged
@@ -310,6 +311,7 @@ Event = (
     | LimitUnknown
     | LimitNear
     | LimitsChanged
+    | FilesChanged
     | StallSeen
     | QueueDecided
     | LeaseEnding

@@ -125,6 +125,16 @@ class BaselineQuoted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilesChanged:
+    """What the job's machines run from here on: a folder that was sent anew, of a job that had ended."""
+
+    workdir: str
+    """Where it is, on the machine of whoever sent it."""
+    sha256: str
+    files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """What the plan that was confirmed expected of the job, from its submission to its end."""
 

@@ -154,6 +154,9 @@ def _apply(state: JobState, event: ev.Event, at_s: float) -> JobState:
             return replace(state, limits_unknown=state.limits_unknown | {event.limit})
         case ev.LimitNear():
             return replace(state, limits_near=state.limits_near | {event.limit})
+        case ev.FilesChanged():
+            spec = replace(state.spec, workdir=event.workdir)
+            return replace(state, spec=spec, files_sha256=event.sha256, files_at_s=at_s)
         case ev.LimitsChanged():
             limits = replace(
                 state.spec.constraints,

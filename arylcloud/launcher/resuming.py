@@ -3,16 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from arylcloud.core import events as ev
 from arylcloud.core import protocol as mail
-from arylcloud.core.codec import loads
+from arylcloud.core.codec import dumps, loads
 from arylcloud.core.errors import IntegrityError
 from arylcloud.core.phases import JobPhase
 from arylcloud.core.ports import ObjectStore
+from arylcloud.launcher.bundle import Archive
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.journaltime import journal_now_s
 from arylcloud.launcher.state import BY_QUEUE
+from arylcloud.launcher.submit import workdir_key
+
+
+def send_files(
+    journal: Journal,
+    job_id: str,
+    store: ObjectStore,
+    archive: Archive,
+    workdir: str,
+    *,
+    writer: str,
+    wall_s: Callable[[], float],
+) -> None:
+    """Other files for a job that has ended. The caller has the claim, and has caught up with the mailbox;
+    ``settle_files`` follows. Idempotent. Raises StoreError, ConflictError."""
+    store.create(workdir_key(archive.sha256), archive.data)
+    at_s = journal_now_s(journal, job_id, store, wall_s())
+    event = ev.FilesChanged(workdir=workdir, sha256=archive.sha256, files=archive.files)
+    journal.append(job_id, at_s, writer, event, None, mirror=store)
+
+
+def settle_files(journal: Journal, job_id: str, store: ObjectStore, *, writer: str) -> None:
+    """The document that machines begin with names the files that the journal does: whoever sent them may have
+    died in between. Of a job that has ended, before it goes on. Raises StoreError, ConflictError."""
+    state = journal.state(job_id)
+    data = store.get(mail.JOB_KEY) if state.files_sha256 is not None else None
+    if data is None:
+        return
+    job = loads(mail.JobDoc, data, what=f"{store.uri}/{mail.JOB_KEY}")
+    if job.workdir_sha256 == state.files_sha256:
+        return
+    journal.check_fence(job_id, store, writer)
+    spec = replace(job.spec, workdir=state.spec.workdir)
+    store.put(mail.JOB_KEY, dumps(replace(job, spec=spec, workdir_sha256=state.files_sha256)))
 
 
 def resume(

@@ -173,6 +173,10 @@ class JobState:
     stalls: tuple[ev.StallSeen, ...] = ()
     store_place: str | None = None
     """``cloud/region`` of its store; None = a folder, or not known."""
+    files_sha256: str | None = None
+    """Of files that were sent anew; None = those of its launch."""
+    files_at_s: float | None = None
+    """When that was, wall seconds."""
     planned: ev.Planned | None = None
     """As ``JobSubmitted.planned``."""
     queued: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,17 @@ from support.twohomes import JOB, SPEC, Shared
 
 from arylcloud.cli import launch, resumeterms
 from arylcloud.cli.main import run
+from arylcloud.cli.resume import begin_again
 from arylcloud.cli.resumeterms import NewLimits, ask, files_text, new_limits
+from arylcloud.cli.secretfiles import holds_secrets
 from arylcloud.core import events as ev
-from arylcloud.core.errors import Cancelled, InfeasibleError
+from arylcloud.core import protocol as mail
+from arylcloud.core.codec import loads
+from arylcloud.core.errors import Cancelled, ConflictError, InfeasibleError
 from arylcloud.core.job import Constraints
 from arylcloud.core.phases import JobPhase
+from arylcloud.launcher import resuming
+from arylcloud.launcher.bundle import pack
 
 LIMITS = Constraints(deadline_s=36_000.0, budget_usd=10.0, max_runtime_s=3600.0, max_usd_per_hour=3.0)
 
@@ -140,9 +147,78 @@ def test_it_says_which_files_it_runs_on(ended: Shared, tmp_path: Path) -> None:
     text = files_text(at)
     assert text is not None
     assert text.startswith("it runs the files of its launch at ")
-    assert text.endswith(f"; in {workdir} 2 files are newer (a new `arylcloud launch` takes those)")
+    assert text.endswith(f"; in {workdir} 2 files are newer (`--workdir {workdir}` sends those)")
+    again = replace(at, files_at_s=3.0)
+    text = files_text(again)
+    assert text is not None
+    assert text.startswith("it runs the files of a resume at ")
+    assert "newer" not in text
     gone = replace(at, spec=replace(at.spec, workdir=str(tmp_path / "moved")))
     assert "newer" not in (files_text(gone) or "newer")
+
+
+def document(shared: Shared) -> mail.JobDoc:
+    return loads(mail.JobDoc, shared.store().get(mail.JOB_KEY) or b"", what="job")
+
+
+@pytest.fixture
+def mended(tmp_path: Path) -> Path:
+    folder = tmp_path / "mended"
+    folder.mkdir()
+    (folder / "train.py").write_text("print('it works now')")
+    (folder / "job.yaml").write_text("run: python3 train.py\nsecrets: {TOKEN: hush}\n")
+    return folder
+
+
+def test_other_files_can_be_sent_with_a_resume(
+    ended: Shared, mended: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["resume", JOB, "--workdir", str(mended)]) == 104, "its limits hold as ever"
+    assert document(ended).workdir_sha256 is None
+    assert run(["resume", JOB, "--budget", "$20", "--workdir", str(mended / "nothing")]) == 2
+    before = document(ended)
+    capsys.readouterr()
+    assert run(["resume", JOB, "--budget", "$20", "--workdir", str(mended)]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"it runs 1 file of {mended}, as they are now" in said
+    assert "secret values stand in job.yaml: it is not sent to machines" in said
+    after = document(ended)
+    assert after.workdir_sha256 is not None
+    spec = replace(before.spec, workdir=str(mended))
+    assert after == replace(before, spec=spec, workdir_sha256=after.workdir_sha256), "and nothing else"
+    data = ended.store().get(f"workdir-{after.workdir_sha256}.tar.gz")
+    assert data is not None
+    assert hashlib.sha256(data).hexdigest() == after.workdir_sha256
+    state = ended.state("a")
+    assert (state.phase, state.files_sha256) == (JobPhase.PENDING, after.workdir_sha256)
+    assert state.spec.workdir == str(mended)
+    assert run(["events", JOB]) == 0
+    assert f"it runs 1 file of {mended} from here on" in " ".join(capsys.readouterr().out.split())
+    assert run(["resume", JOB, "--workdir", str(mended)]) == 2, "not while it runs"
+    assert "and so are its files" in capsys.readouterr().err
+
+
+def test_files_that_were_journaled_are_what_a_later_resume_runs(ended: Shared, mended: Path) -> None:
+    """Whoever sent them died before the document named them; another home resumes the job."""
+    store = ended.store()
+    with ended.journal("a") as journal:
+        archive = pack(mended, holds_secrets)
+        resuming.send_files(journal, JOB, store, archive, str(mended), writer="cli-a", wall_s=lambda: 9.0)
+    assert document(ended).workdir_sha256 is None
+    ended.say("b", ev.LimitsChanged(budget_usd=20.0, deadline_s=None, max_runtime_s=None))
+    with ended.journal("b") as journal:
+        assert begin_again(journal, JOB, store)
+    assert document(ended).workdir_sha256 == archive.sha256
+
+
+def test_files_of_one_whom_another_home_overtook_are_not_named(ended: Shared, mended: Path) -> None:
+    store = ended.store()
+    with ended.journal("a") as journal:
+        resuming.send_files(journal, JOB, store, pack(mended), str(mended), writer="a", wall_s=lambda: 9.0)
+        ended.phase("b", JobPhase.PENDING, "resumed")
+        with pytest.raises(ConflictError):
+            resuming.settle_files(journal, JOB, store, writer="a")
+    assert document(ended).workdir_sha256 is None
 
 
 def test_it_asks_on_a_terminal_alone(ended: Shared, monkeypatch: pytest.MonkeyPatch) -> None:

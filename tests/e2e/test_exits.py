@@ -113,6 +113,21 @@ def test_a_launcher_that_cannot_work_is_said_and_not_waited_for(new_home: NewHom
         assert done.out == ""
 
 
+def test_what_failed_goes_on_with_mended_files(new_home: NewHome, tmp_path: Path) -> None:
+    home = new_home(quiet())
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "main.py").write_text("raise SystemExit('a slip')")
+    home.launch(job(run="python3 main.py", top={"workdir": str(code)}), code=100)
+    (job_id,) = home.jobs()
+    (code / "main.py").write_text("print('mended')")
+    newer = home.cli("resume", job_id, "-y", code=100)
+    assert f"`--workdir {code}` sends those" in " ".join(newer.err.split())
+    home.cli("resume", job_id, "-y", "--workdir", str(code), code=0)
+    assert home.state(job_id).phase.value == "succeeded"
+    assert "mended" in home.cli("logs", job_id, code=0).out
+
+
 LOOKS = """
 import json, os, sys
 import aryl_probe, numpy
