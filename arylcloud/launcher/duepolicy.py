@@ -28,8 +28,9 @@ from arylcloud.planner.deadline.registry import DEFAULT, POLICIES
 from arylcloud.planner.deadline.view import START, SWITCH, DeadlinePolicy, View
 
 AGAIN_S: Final = 60.0
-CALM: Final = 3.0
-"""Hand-overs of slack beyond a start that a move to spot needs: it is not to be left again at once."""
+CALM: Final = 2.0
+"""Hand-overs of slack beyond a start that a move to spot needs: one is spent on the way there, and without
+the other it would have to leave again at once."""
 
 
 def policy_of(spec: JobSpec) -> DeadlinePolicy | None:

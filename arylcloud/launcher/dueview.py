@@ -17,12 +17,13 @@ from arylcloud.core.offer import Market as Kind
 from arylcloud.core.offer import Offer
 from arylcloud.core.phases import LeasePhase
 from arylcloud.core.plan import Candidate, Plan
+from arylcloud.core.protocol import Heartbeat
 from arylcloud.launcher.actions import Observed, Timing
 from arylcloud.launcher.duesize import fewest, takes_all, whole
 from arylcloud.launcher.duetimes import begin_h, closing_h, lost_h
 from arylcloud.launcher.offers import barred
 from arylcloud.launcher.sightings import looks, remembered
-from arylcloud.launcher.state import JobState, Lease
+from arylcloud.launcher.state import JobState, Lease, Training
 from arylcloud.planner.deadline.view import NONE, DeadlinePolicy, Market, View
 from arylcloud.planner.migrate import through_store
 from arylcloud.planner.upkeep import DEAR_USD_PER_GB, data_usd_per_gb
@@ -290,10 +291,14 @@ def _measured(
         if len(epoch.members) != whole(state):
             continue
         if ran.stopped_at_s is not None:
-            steps, took_s = max(0, (ran.last_step or 0) - ran.first_step), ran.stopped_at_s - ran.started_at_s
+            steps, took_s = _between_saves(state, ran) or _whole_run(ran, ran.stopped_at_s)
         elif beat is not None and beat.step is not None and beat.epoch == epoch.number:
             steps = max(0, beat.step - ran.first_step)
             took_s = now_s - ran.began_at_s - (beat.step_age_s or 0.0)  # one that hangs is not slow
+            first_s = _first_s(beat)
+            if first_s is None:
+                continue
+            took_s += first_s
         else:
             continue
         before = done.get(offer.instance_type, (0, 0.0))
@@ -304,6 +309,29 @@ def _measured(
         if there is not None and steps >= LEAST_STEPS and took_s >= LEAST_S:
             found.append((there, took_s / steps * state.market_clock.scale / 3600.0))
     return max(found, key=lambda x: x[1] * _speed(x[0]), default=None)
+
+
+def _between_saves(state: JobState, ran: Training) -> tuple[int, float] | None:
+    """(steps, wall seconds) from its first save to the last but one: its last may be the one that it was
+    stopped for, and neither its first step nor its end is in it. None = they tell too little."""
+    saves = [c for c in state.checkpoints if c.epoch == ran.epoch][:-1]
+    if len(saves) < 2 or saves[-1].step - saves[0].step < LEAST_STEPS:
+        return None
+    return saves[-1].step - saves[0].step, saves[-1].saved_at_s - saves[0].saved_at_s
+
+
+def _whole_run(ran: Training, stopped_at_s: float) -> tuple[int, float]:
+    """All of it. Where it was lost, its first step began it when it was done; else a last save is in it."""
+    steps, took_s = max(0, (ran.last_step or 0) - ran.first_step), stopped_at_s - ran.started_at_s
+    return steps, took_s * steps / max(steps - 1, 1) if ran.how == "lost" else took_s
+
+
+def _first_s(beat: Heartbeat) -> float | None:
+    """What the first steps took, which began it when they were done: as long as those after them. Nothing
+    where it counts from its command's start; None = too few were seen."""
+    if beat.first_step_s is None or beat.first_step_s == beat.command_started_s:
+        return 0.0
+    return beat.step_gap_s
 
 
 def _left(state: JobState, observed: Observed, amount: float) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -179,3 +180,43 @@ def test_a_move_leaves_of_a_budget_what_the_rest_costs(
     assert spent == pytest.approx(7.0 * 200 / 3600, rel=0.01)
     _, found = advised(spent + left(here, there, move.move_usd))
     assert (found is not None) is moves
+
+
+# ---------------------------------------------------------------- how fast it is
+
+
+def hours_per_step(state: JobState, *beats: Heartbeat, now_s: float) -> float:
+    found = shown(state, *beats, now_s=now_s)
+    return float(found.view.total_h[0]) / 36_000
+
+
+def test_its_first_steps_are_not_for_nothing() -> None:
+    """A training begins when its first steps are done, here ten of ten seconds each: 60 steps in 500 s are
+    no 8.3 s a step. (Of slack, that would be a sixth of all that is left to do.)"""
+    state = at_work().state
+    told = beat(step=60, first_step_s=100.0, command_started_s=0.0, step_gap_s=100.0, step_age_s=0.0)
+    assert hours_per_step(state, told, now_s=600.0) * 3600 == pytest.approx(10.0)
+    few = beat(step=60, first_step_s=100.0, command_started_s=0.0, step_age_s=0.0)
+    planned = hours_per_step(state, few, now_s=600.0)
+    assert planned * 3600 == pytest.approx(1.0, rel=0.1), "too few were seen: as planned"
+    by_saves = beat(step=50, first_step_s=100.0, command_started_s=100.0, step_gap_s=100.0, step_age_s=0.0)
+    assert hours_per_step(state, by_saves, now_s=600.0) * 3600 == pytest.approx(10.0)
+
+
+def test_of_a_training_that_was_stopped_neither_first_step_nor_end_counts() -> None:
+    """Ten seconds a step; asked to stop, it took a minute over its last save."""
+    d = at_work()
+    for number, step in enumerate((30, 60, 90), start=1):
+        d.save(1, number, 90.0 + 10.0 * step, step)
+    d.save(1, 4, 1_110.0, 96)
+    d.halt(1, "a", 1_110.0, how="drained", last=96, committed=96, saved_s=1_110.0)
+    assert hours_per_step(d.state, now_s=1_200.0) * 3600 == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize(("how", "step_s"), [("lost", 10.0), ("exited", 590 / 60)])
+def test_of_one_that_saved_too_little_it_is_told_from_its_whole_run(
+    how: Literal["lost", "exited"], step_s: float
+) -> None:
+    d = at_work()
+    d.halt(1, "a", 690.0, how=how, last=60, committed=0, saved_s=None)
+    assert hours_per_step(d.state, now_s=700.0) * 3600 == pytest.approx(step_s)
