@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from arylcloud.core.job import CheckpointSpec, JobSpec
 from arylcloud.planner.deadline.registry import deadline_policy
@@ -80,3 +81,35 @@ def test_what_cannot_be_kept_is_said_before_anything_is_paid_for(tmp_path: Path)
     assert (lived.near or "").startswith("it cannot be kept")
     assert lived.near_h == 0.0
     assert lived.missed
+
+
+class Dry(DueLive):
+    """All there is of spot, until it is lost for good at one of the trace's ticks."""
+
+    dry_from: int = 0
+
+    def _weather(self, tick: int) -> None:
+        if tick >= self.dry_from:
+            self.world.full = {o.key for o in self.offers[: len(self.grid.places)]}
+            for machine in self.world.alive:
+                if machine.spec.offer.key in self.world.full:
+                    self.world.interrupt(machine.instance_id)
+
+
+SLOW = (1, 2, *range(4, 8), *range(9, 13))
+
+
+@pytest.mark.parametrize("dry_from", [3, 8, *(pytest.param(tick, marks=pytest.mark.slow) for tick in SLOW)])
+def test_whenever_all_spot_is_lost_for_good_it_ends_in_time(tmp_path: Path, dry_from: int) -> None:
+    """Every ten minutes of it: what `launch` said would be kept is kept by more than luck."""
+    world = grid(named(invented(2, zones=6, regions=3, days=20)))
+    assert world.tick_s == 600.0
+    job = Job(work_h=2.0, deadline_h=2.9)
+    lived = Dry(grid=world, job=job, start=2126, folder=tmp_path, step_s=30.0, save_every=10)
+    lived.dry_from = dry_from
+    found = lived.run()
+    assert found.said == CAN
+    assert not found.missed
+    assert found.spot_h > 0.0
+    assert found.on_demand_h > 0.0
+    assert found.leaked == 0
