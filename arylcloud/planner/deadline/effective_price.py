@@ -5,6 +5,9 @@ egress. g is the price of an hour of work on the best spot; ν the price of an h
 would cost more, times the probability that the interruptions still to come eat the slack that there is.
 Hazards are learned from the job's own machines only (``survival``). Where egress is dear, waiting for a
 zone that needs none is weighed against it. Moves are make-before-break and must pay 1.25 times over.
+
+The specification's EP, but for two rules from idle (``_worth_a_try``, ``_rather_waits``):
+docs/results/deadlines.md says what each changed.
 """
 
 from __future__ import annotations
@@ -16,7 +19,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from arylcloud.planner.deadline.guard import cheapest_on_demand, first_by, may_move, may_wait, safe, untried
+from arylcloud.planner.deadline.guard import (
+    EPS_H,
+    cheapest_on_demand,
+    first_by,
+    may_move,
+    may_wait,
+    safe,
+    untried,
+)
 from arylcloud.planner.deadline.survival import UNKNOWN_AGE_H, cumulated, expected_life, frailties
 from arylcloud.planner.deadline.view import PROBE, START, STAY, Choice, View
 
@@ -98,6 +109,7 @@ def values(view: View) -> Values:
     room = view.slack_h - np.where(view.idle, 2 * d, d)
     short = _above((room - falls * waste) / (np.sqrt(2 * falls) * waste + SPREAD_H))
     nu = np.minimum(np.maximum(od - g, 0.0) / (q * waste) * short, SLACK_CAP * od)
+    nu[view.idle & _no_way_back(view)] = 0.0  # at most one machine on spot, then on demand: none to save
     away = market.egress_usd.max() / 2
     loss = d * (g + nu) + away
     return Values(
@@ -139,7 +151,7 @@ def _begin(view: View, found: Values, idle: Mask, action: Ints, target: Ints) ->
     d, egress = view.market.startup_h, view.market.egress_usd[view.at][:, view.market.region]
     start = egress + d * (view.spot_usd + found.slack_usd[:, None])
     score = found.effective_usd + start / found.life_h
-    dear = found.slack_usd > found.on_demand_usd - found.work_usd
+    dear = (found.slack_usd > found.on_demand_usd - found.work_usd) | _no_way_back(view)
     promising = ~dear[:, None] | _worth_a_try(view, found)
     promising &= ~_rather_waits(view, found, egress)
     zone, any_ = first_by(score, untried(view) & promising & (score < found.on_demand_usd[:, None]))
@@ -175,17 +187,32 @@ def chances(view: View) -> Floats:
     return found
 
 
+def _no_way_back(view: View, later_h: float = 0.0) -> Mask:
+    """Idle jobs that, on demand ``later_h`` from now, would stay there to the end: after that start-up less
+    is left than a machine is moved with (``may_move``)."""
+    market = view.market
+    found: Mask = view.slack_h - later_h < 2 * market.startup_h + market.handover_h - EPS_H
+    return found
+
+
 def _worth_a_try(view: View, found: Values) -> Mask:
     """Where slack is dear enough to go on demand when nothing is up: a refusal costs slack, a success saves
     the start-up on demand, the dear time until the move back, and the hand-over. From on demand asking is
-    free."""
+    free.
+
+    The price of slack is smooth, but the last step is not. A refusal after which there would be no way back
+    from on demand costs what a machine on spot would save in its life; where there is none already: nothing.
+    """
     market = view.market
     extra = found.on_demand_usd - found.work_usd
     saved = market.startup_h * (found.on_demand_usd + found.work_usd) + 2 * market.tick_h * extra
     saved += market.handover_h * found.slack_usd
+    life = np.minimum(found.life_h.max(axis=1), view.work_h)
+    spent = market.try_h * found.slack_usd
+    refusal = np.where(_no_way_back(view, market.try_h), np.maximum(spent, extra * life), spent)
+    refusal[_no_way_back(view)] = 0.0
     chance = chances(view)
-    lost = (1 - chance) * (market.try_h * found.slack_usd)[:, None]
-    worth: Mask = chance * saved[:, None] >= lost
+    worth: Mask = chance * saved[:, None] >= (1 - chance) * refusal[:, None]
     return worth
 
 

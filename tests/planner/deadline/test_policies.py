@@ -129,6 +129,27 @@ def test_in_need_a_hopeless_zone_is_not_asked_from_idle() -> None:
     assert (action, target < MARKET.zones) == (START, True)
 
 
+@pytest.mark.parametrize(
+    ("slack_min", "refused_before", "asks"),
+    [
+        (29.0, False, True),
+        (27.0, False, False),  # one refusal, and on demand there would be no way back to spot
+        (25.0, False, True),  # there is none: nothing to lose until 24 minutes, where the guard ends it
+        (25.0, True, True),
+        (29.0, True, False),
+    ],
+)
+def test_from_idle_the_last_step_of_slack_is_seen(slack_min: float, refused_before: bool, asks: bool) -> None:
+    seen = Sightings.none(1, 3)
+    for zone in range(3):
+        for hour in (4.0, 5.0):
+            if refused_before:
+                seen.note(np.array([0]), np.array([zone]), np.array([hour]), np.array([False]))
+    now = view(elapsed_h=6.17, left_h=48.0 + slack_min / 60, work_h=48.0, seen=seen)
+    action, target = answer("default", now)
+    assert (action, target < MARKET.zones) == (START, asks)
+
+
 def test_dear_egress_is_weighed_against_waiting() -> None:
     """The checkpoint is in region 0, whose two zones went a moment ago; zone 2 is in region 1."""
     from dataclasses import replace
