@@ -19,6 +19,12 @@ _GOING = ".aryl-going-"
 SENDING = ".aryl-sending-"
 """What is on its way to the store has this before its name (``checkpoint/snapshot``)."""
 COMPLETE = "_COMPLETE"
+STALE_S = 60.0
+"""A folder that has not become complete for this long is mentioned in the log."""
+UNWATCHED = (
+    "this machine cannot see that a folder was renamed right after it was written (Linux: raise "
+    f"fs.inotify.max_user_instances): write a {COMPLETE} file into it"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +73,18 @@ def complete(folder: Path, renamed: frozenset[str] = frozenset()) -> list[Saved]
         except FileNotFoundError:
             continue  # the training prunes its old ones
         found.append(Saved(step=step, path=path, saved_at_s=at_s))
+    return found
+
+
+def stale(folder: Path, now_s: float, *, but: set[str]) -> list[str]:
+    """Names of ``step-N`` folders, none of ``but``, in which nothing has changed for ``STALE_S``."""
+    found = []
+    for _, path in steps(folder):
+        try:
+            if path.name not in but and now_s - path.stat().st_mtime > STALE_S:
+                found.append(path.name)
+        except FileNotFoundError:
+            continue
     return found
 
 

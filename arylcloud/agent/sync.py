@@ -16,7 +16,16 @@ from typing import TypeVar
 
 from arylcloud.agent.gather import Contributor, Gang, Gathering, Patience, call, own_part
 from arylcloud.agent.inotify import Renames
-from arylcloud.agent.saved import COMPLETE, Saved, complete, drop_sending, keep_only, step_of, steps
+from arylcloud.agent.saved import (
+    COMPLETE,
+    UNWATCHED,
+    Saved,
+    complete,
+    drop_sending,
+    keep_only,
+    stale,
+    step_of,
+)
 from arylcloud.agent.sending import OvertakenError, Sender
 from arylcloud.agent.shipper import one_line
 from arylcloud.checkpoint.restore import next_number
@@ -26,14 +35,8 @@ from arylcloud.core.errors import ConflictError, IntegrityError, StoreError, Usa
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import FileEntry, Manifest
 
-__all__ = ["COMPLETE", "CheckpointSync", "Saved", "SyncStatus", "complete", "keep_only", "steps"]
+__all__ = ["COMPLETE", "CheckpointSync", "Saved", "SyncStatus", "complete", "keep_only"]
 SCAN_S = 0.2
-STALE_S = 60.0
-"""A folder that has not become complete for this long is mentioned in the log."""
-UNWATCHED = (
-    "this machine cannot see that a folder was renamed right after it was written (Linux: raise "
-    f"fs.inotify.max_user_instances): write a {COMPLETE} file into it"
-)
 PARTS_SAID_S = 10.0
 """So long other ranks' parts are waited for in silence."""
 _T = TypeVar("_T")
@@ -372,23 +375,14 @@ class CheckpointSync(threading.Thread):
         self._fail(f"{saved.path.name} cannot be committed: {why}")
 
     def _mention_incomplete(self) -> None:
-        for _, path in steps(self._folder):
-            if path.name in self._mentioned:
-                continue
-            try:
-                age_s = self._clock.now_s() - path.stat().st_mtime
-            except FileNotFoundError:
-                continue
-            done = {saved.path.name for saved in self.saved()}
-            if age_s > STALE_S and path.name not in done:
-                self._mentioned.add(path.name)
-                text = (
-                    f"{path.name} is not committed: it was neither renamed into place nor has it "
-                    f"a {COMPLETE} file, so that nobody can know whether it is whole"
-                )
-                if not self._renames.watching:
-                    text += f"; {UNWATCHED}"
-                self._log(text)
+        done = {saved.path.name for saved in self.saved()}
+        for name in stale(self._folder, self._clock.now_s(), but=done | self._mentioned):
+            self._mentioned.add(name)
+            text = (
+                f"{name} is not committed: it was neither renamed into place nor has it a {COMPLETE} file, "
+                "so that nobody can know whether it is whole"
+            )
+            self._log(text if self._renames.watching else f"{text}; {UNWATCHED}")
 
     def _note(self, **changes: object) -> None:
         with self._lock:

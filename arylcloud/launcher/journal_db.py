@@ -12,6 +12,7 @@ import hashlib
 import logging
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -66,6 +67,8 @@ class Database:
             self._connection = sqlite3.connect(
                 path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
             )
+        # a command that ends by an error closes nothing itself; Python 3.13 says so of each
+        weakref.finalize(self, self._connection.close)
         try:
             with self._errors():
                 self._open(version, MIGRATIONS if migrations is None else migrations)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from arylcloud.agent.inotify import Renames
-from arylcloud.agent.sync import STALE_S, CheckpointSync, complete, keep_only
+from arylcloud.agent.saved import STALE_S
+from arylcloud.agent.sync import CheckpointSync, complete, keep_only
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.restore import list_manifests, read_manifest
 from arylcloud.checkpoint.store import StoreAccessError, map_error
