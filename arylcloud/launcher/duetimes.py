@@ -50,7 +50,7 @@ def lost_h(state: JobState, unsaved_h: float) -> float:
 def closing_h(state: JobState, observed: Observed, timing: Timing) -> float:
     """After the last step: a last save and its upload, and what it takes to hear of it. No measured speed has
     it, and a loss that took all slack has left none for it."""
-    beats = [b for x in state.open_leases if (b := observed.beats.get(x.lease_id)) is not None]
+    beats = observed.beats.values()  # of ended machines, too: the next one's save takes as long
     save_s = max((b.save_s for b in beats if b.save_s is not None), default=0.0)
     uploads_s = [b.upload_s for b in beats if b.upload_s is not None]
     upload_s = max(uploads_s) if uploads_s else _gb(state) / RESTORE_GB_PER_S

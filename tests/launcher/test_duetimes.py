@@ -100,6 +100,17 @@ def test_before_any_upload_was_seen_it_goes_by_the_size_in_the_job_file() -> Non
     assert closing_h(Diary(spec=JOB).state, observed(), TIMING) * 3600 == pytest.approx(3.0)
 
 
+def test_between_machines_the_last_upload_takes_as_long_as_on_the_one_before() -> None:
+    d = at_work()
+    told = observed(beat(save_s=40.0, upload_s=900.0))
+    working = closing_h(d.state, told, TIMING)
+    d.halt(1, "a", 300.0, how="lost", last=150, committed=0, saved_s=None).end(
+        "a", 300.0, cause="interrupted"
+    )
+    assert not d.state.open_leases
+    assert closing_h(d.state, told, TIMING) == working > 900.0 / 3600
+
+
 def test_of_two_starts_without_a_machine_only_one_can_lose_work() -> None:
     """Of a start on spot and one on demand after it: the guard asks for both, and for one interval."""
     d = at_work()

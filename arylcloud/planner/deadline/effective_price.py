@@ -151,9 +151,10 @@ def _begin(view: View, found: Values, idle: Mask, action: Ints, target: Ints) ->
     d, egress = view.market.startup_h, view.market.egress_usd[view.at][:, view.market.region]
     start = egress + d * (view.spot_usd + found.slack_usd[:, None])
     score = found.effective_usd + start / found.life_h
-    dear = (found.slack_usd > found.on_demand_usd - found.work_usd) | _no_way_back(view)
+    last = _no_way_back(view)
+    dear = (found.slack_usd > found.on_demand_usd - found.work_usd) | last
     promising = ~dear[:, None] | _worth_a_try(view, found)
-    promising &= ~_rather_waits(view, found, egress)
+    promising &= ~_rather_waits(view, found, egress) | last[:, None]  # who cannot wait leaves no zone for it
     zone, any_ = first_by(score, untried(view) & promising & (score < found.on_demand_usd[:, None]))
     spot = idle & any_
     paid = idle & ~any_ & (dear | ~may_wait(view))

@@ -150,6 +150,23 @@ def test_from_idle_the_last_step_of_slack_is_seen(slack_min: float, refused_befo
     assert (action, target < MARKET.zones) == (START, asks)
 
 
+@pytest.mark.parametrize("slack_min", [24.1, 25.9])
+def test_who_cannot_wait_leaves_no_zone_for_waiting(slack_min: float) -> None:
+    """The last step of slack: the zones here are gone, one behind egress is up; else on demand to the end."""
+    from dataclasses import replace
+
+    seen = Sightings.none(1, 3)
+    for hour in (6.0, 6.17):
+        for zone in (0, 1):
+            seen.note(np.array([0]), np.array([zone]), np.array([hour]), np.array([False]))
+        seen.note(np.array([0]), np.array([2]), np.array([hour - 0.5]), np.array([True]))
+    seen.note(np.array([0]), np.array([2]), np.array([6.17]), np.array([True]))
+    now = view(elapsed_h=6.17, left_h=20.0 + slack_min / 60, work_h=20.0, seen=seen)
+    market = replace(MARKET, egress_usd=MARKET.egress_usd / 0.1 * 0.3)
+    choice = deadline_policy("default").decide(replace(now, market=market))
+    assert (choice.action[0], choice.target[0]) == (START, 2)
+
+
 def test_dear_egress_is_weighed_against_waiting() -> None:
     """The checkpoint is in region 0, whose two zones went a moment ago; zone 2 is in region 1."""
     from dataclasses import replace
