@@ -48,6 +48,25 @@ def test_it_is_an_environment_over_ours(tmp_path: Path, ours: image.Image) -> No
         assert Path(found) == Path(str(numpy.__file__)), "what we can import, it can"
 
 
+def test_a_command_of_ours_imports_what_the_machine_has_installed(tmp_path: Path) -> None:
+    """``torchrun`` beside arylcloud, ``pip install einops`` on the machine."""
+    bin_ = tmp_path / "launcher's" / "bin"
+    bin_.mkdir(parents=True)
+    (bin_ / "python3").symlink_to(sys.executable)
+    (bin_ / "torchrun").write_text(
+        f"#!{bin_}/python3\nimport sys, einops; print(einops.__file__, *sys.argv[1:])\n"
+    )
+    (bin_ / "other").write_text("#!/bin/sh\n")
+    for name in ("torchrun", "other"):
+        (bin_ / name).chmod(0o755)
+    asked = image.ask(str(bin_ / "python3"))
+    assert asked.scripts == (str(bin_ / "torchrun"),)
+    root = image.lay(asked, tmp_path)
+    installed = root / asked.purelib.lstrip("/") / "einops.py"
+    installed.write_text("")
+    assert run(root, "torchrun", "a b").strip() == f"{installed} a b"
+
+
 @pytest.mark.slow
 def test_a_python_without_pip_gets_its_own(tmp_path: Path, ours: image.Image) -> None:
     bare = replace(ours, packages=(), pip=False)

@@ -8,6 +8,7 @@ launcher's Python can import it can import too, what is installed goes into the 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ class Image:
     packages: tuple[str, ...]
     """Folders that it imports from, in their order."""
     pip: bool
+    scripts: tuple[str, ...] = ()
+    """Commands that came with its packages and begin with it, as torchrun does: full paths."""
 
 
 def ask(python: str) -> Image:
@@ -64,6 +67,7 @@ def ask(python: str) -> Image:
             purelib=told["purelib"],
             packages=tuple(told["packages"]),
             pip=told["pip"],
+            scripts=_scripts(Path(python).parent),
         )
     except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
         raise LocalStateError(
@@ -91,7 +95,32 @@ def lay(image: Image, machine: Path) -> Path:
     lines = [f"import site; site.addsitedir({folder!r})" for folder in image.packages]
     (packages / "arylcloud-image.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
     _pip(root / "bin", image)
+    for script in image.scripts:  # under the machine's own Python, which imports what was installed there
+        _command(root / "bin" / Path(script).name, f'{_own(root / "bin")} {shlex.quote(script)} "$@"')
     return root
+
+
+def _scripts(folder: Path) -> tuple[str, ...]:
+    begins = str(folder / "python").encode()
+    found = []
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and os.access(path, os.X_OK):
+            with path.open("rb") as file:
+                head = file.read(512)
+            if head.startswith(b"#!") and begins in head:
+                found.append(str(path))
+    return tuple(found)
+
+
+def _own(folder: Path) -> str:
+    return shlex.quote(str(folder / "python3"))
+
+
+def _command(path: Path, words: str, first: str = "") -> None:
+    """What is there already is the machine's own."""
+    if not path.exists():
+        path.write_text(f"#!/bin/sh\n{first}exec {words}\n", encoding="utf-8")
+        path.chmod(0o700)
 
 
 def _link(path: Path, to: str) -> None:
@@ -101,10 +130,7 @@ def _link(path: Path, to: str) -> None:
 
 def _pip(folder: Path, image: Image) -> None:
     """Else ``pip`` would be one of another Python's, later on PATH. What pip says of itself is left as is."""
-    python = shlex.quote(str(folder / "python3"))
+    python = _own(folder)
     had = "" if image.pip else f"{python} -c 'import pip' 2>/dev/null || {python} -m ensurepip >&2 || exit\n"
     for name in ("pip", "pip3", f"pip{image.version}"):
-        script = folder / name
-        if not script.exists():
-            script.write_text(f'#!/bin/sh\n{had}exec {python} -m pip "$@"\n', encoding="utf-8")
-            script.chmod(0o700)
+        _command(folder / name, f'{python} -m pip "$@"', had)
