@@ -233,20 +233,21 @@ def write_at(path: Path, offset: int, data: Buffer) -> None:
 def parallel(work: Callable[[_T], _R], items: Iterable[_T], threads: int) -> list[_R]:
     """What ``work`` made of each; the first error ends all that have not begun."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix="restore")
-    failed = threading.Event()
+    failed: list[BaseException] = []
 
     def unless_failed(item: _T) -> _R:
-        if failed.is_set():  # our own thread may not have heard of it yet
+        if failed:  # our own thread may not have heard of it yet
             raise CancelledError
         try:
             return work(item)
-        except BaseException:
-            failed.set()
+        except BaseException as error:
+            failed.append(error)
             raise
 
     try:
-        # in order of their begin: whatever was spared, the error comes before it
         return [future.result() for future in [pool.submit(unless_failed, item) for item in items]]
+    except CancelledError:  # one that was spared may have been taken up before the one that failed
+        raise failed[0] from None
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -10,8 +10,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -791,6 +793,30 @@ def test_a_manifest_without_end_is_refused_before_it_is_parsed(monkeypatch: pyte
     files = tuple(FileEntry(path=str(n), size=0, mode=0o600, chunks=()) for n in range(3))
     with pytest.raises(IntegrityError, match="names 3 files"):
         check_files(files, "a manifest")
+
+
+def test_the_error_is_told_not_that_others_were_spared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that took up the first item is overtaken by one that took up the second, and fails."""
+
+    class Backwards(ThreadPoolExecutor):
+        def submit(self, work: Any, item: int) -> Any:  # type: ignore[override]
+            future: Future[int] = Future()
+            waiting.append((future, work, item))
+            if item == 1:
+                for one, do, what in reversed(waiting):
+                    try:
+                        one.set_result(do(what))
+                    except BaseException as error:  # noqa: BLE001 - as an executor does
+                        one.set_exception(error)
+            return future
+
+    def fail(item: int) -> int:
+        raise ValueError(item)
+
+    waiting: list[Any] = []
+    monkeypatch.setattr("arylcloud.checkpoint.restore.ThreadPoolExecutor", Backwards)
+    with pytest.raises(ValueError, match="1"):
+        parallel(fail, [0, 1], threads=2)
 
 
 def test_an_error_in_the_progress_callback_ends_the_transfer(tmp_path: Path) -> None:
