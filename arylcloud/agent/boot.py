@@ -184,7 +184,7 @@ def unpack_workdir(data: bytes | None, target: Path) -> None:
                 if sum(member.size for member in members) > WORKDIR_BYTES:
                     raise IntegrityError(f"the workdir is larger than {WORKDIR_BYTES >> 30} GiB unpacked")
                 archive.extractall(partial, members=members, **_FILTER)  # noqa: S202 - vetted, see there
-        except (tarfile.TarError, EOFError, OSError) as error:
+        except (tarfile.TarError, EOFError, OSError, KeyError) as error:  # KeyError: a link to nothing
             raise IntegrityError(f"the workdir cannot be unpacked: {one_line(error)}") from error
     if target.exists():
         shutil.rmtree(target)
@@ -198,14 +198,15 @@ def _vetted(archive: tarfile.TarFile) -> list[tarfile.TarInfo]:
     links: set[PurePosixPath] = set()
     for member in archive:
         path = PurePosixPath(member.name)
-        ways = [path]
+        ways, passed = [path], {path, *path.parents}
         if member.issym():  # from where it stands; a hard link, from the archive's top
             ways.append(PurePosixPath(os.path.normpath(path.parent / member.linkname)))
         elif member.islnk():
             ways.append(PurePosixPath(member.linkname))
+            passed |= {ways[1], *ways[1].parents}
         plain = member.isreg() or member.isdir() or member.issym() or member.islnk()
         leaves = any(way.is_absolute() or ".." in way.parts for way in ways)
-        if not plain or leaves or links & {path, *path.parents}:
+        if not plain or leaves or links & passed:
             raise IntegrityError(f"the workdir holds the unsafe name {member.name!r}")
         if member.issym():
             links.add(path)

@@ -154,7 +154,7 @@ def sentence(event: ev.Event, state: JobState) -> str | None:
             saving = event.expected_saving_usd
             cost = "" if event.move_usd is None else f", for a move of {usd(event.move_usd)}"
             pays = "" if saving is None else f"; expected to save {usd(saving)} of what is left{cost}"
-            if "saves $" in why or "saves < $" in why:  # the policy's own words say it already
+            if "the move costs" in why:  # the policy's own words say it already
                 pays = ""
             return f"moving from {here} to {there}: {why}{pays}"
         case ev.MigrationEnded():

@@ -91,10 +91,13 @@ def _say_terms(state: JobState, typed: NewLimits, files: Files | None, places: F
 
     from arylcloud.cli.output import hanging, note
     from arylcloud.cli.resumeterms import ask, checked_limits, files_text
+    from arylcloud.cli.workdir import check_files
 
     checked_limits(state, typed, time.time())
     if (text := files_text(state) if files is None else files.text) is not None:
         note(hanging(text, 0))
+    if files is not None and (lacks := check_files(replace(state.spec, workdir=files.workdir))) is not None:
+        note(hanging(f"warning: {lacks}", 2))
     ask(state, replace(state.spec, constraints=state.spec.constraints.let_go()), places, yes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from dataclasses import dataclass
@@ -129,7 +130,8 @@ def files_text(state: JobState) -> str | None:
     if not changed:
         return text
     more = "1 file is" if changed == 1 else f"{changed} files are"
-    return f"{text}; in {state.spec.workdir} {more} newer (`--workdir {state.spec.workdir}` sends those)"
+    sends = f"`--workdir {shlex.quote(state.spec.workdir)}`"
+    return f"{text}; in {state.spec.workdir} {more} newer ({sends} sends those)"
 
 
 def ask(state: JobState, spec: JobSpec, places: Folders, yes: bool) -> None:

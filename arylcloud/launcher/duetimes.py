@@ -40,21 +40,24 @@ def begin_h(state: JobState, boot_h: float, timing: Timing) -> float:
     return begun_h + _seen_late_h(state, timing)
 
 
-def lost_h(state: JobState, unsaved_h: float) -> float:
-    """Work that a loss throws away: what is not saved now, or will not be before the next save."""
-    scale_h = state.market_clock.scale / 3600.0
+def lost_h(state: JobState, observed: Observed, unsaved_h: float) -> float:
+    """Work that a loss throws away: what is not in the store now, or will not be before the next save is."""
     every_s = state.spec.checkpoint.interval_s or max(_gaps_s(state), default=0.0)
-    return max(every_s * scale_h, unsaved_h)
+    return max((every_s + _upload_s(state, observed)) * state.market_clock.scale / 3600.0, unsaved_h)
 
 
 def closing_h(state: JobState, observed: Observed, timing: Timing) -> float:
     """After the last step: a last save and its upload, and what it takes to hear of it. No measured speed has
     it, and a loss that took all slack has left none for it."""
-    beats = observed.beats.values()  # of ended machines, too: the next one's save takes as long
-    save_s = max((b.save_s for b in beats if b.save_s is not None), default=0.0)
-    uploads_s = [b.upload_s for b in beats if b.upload_s is not None]
-    upload_s = max(uploads_s) if uploads_s else _gb(state) / RESTORE_GB_PER_S
-    return (save_s + upload_s + PASSES * timing.tick_s) * state.market_clock.scale / 3600.0
+    save_s = max((b.save_s for b in observed.beats.values() if b.save_s is not None), default=0.0)
+    wall_s = save_s + _upload_s(state, observed) + PASSES * timing.tick_s
+    return wall_s * state.market_clock.scale / 3600.0
+
+
+def _upload_s(state: JobState, observed: Observed) -> float:
+    """Of ended machines, too: the next one's takes as long."""
+    uploads_s = [b.upload_s for b in observed.beats.values() if b.upload_s is not None]
+    return max(uploads_s) if uploads_s else _gb(state) / RESTORE_GB_PER_S
 
 
 def _seen_late_h(state: JobState, timing: Timing) -> float:

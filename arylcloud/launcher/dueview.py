@@ -127,7 +127,7 @@ def due_of(
     deadline_h = limits.deadline_s / 3600.0 - closing_h(state, observed, timing)
     begun_s = state.market_clock.market_s(state.submitted_at_s)
     tick_h = max(2 * timing.tick_s * scale_h, min(TICK_H, deadline_h / TICKS))
-    lost = lost_h(state, unsaved * unit_h)
+    lost = lost_h(state, observed, unsaved * unit_h)
     if here is None:
         lost /= 2  # for two starts, one of them on spot: a loss throws work away once (``guard``)
     startup_h = max(3 * timing.tick_s * scale_h, begin_h(state, boot_h, timing) + lost)

@@ -156,6 +156,13 @@ def any_python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         [_member("a", tarfile.SYMTYPE, "b"), _member("a/outside")],
         [_member("b", tarfile.SYMTYPE, "."), _member("b/c", tarfile.SYMTYPE, "..")],
         [_member("a", tarfile.LNKTYPE, "../../outside")],
+        [  # the way back out of a link is not where its name says
+            _member("a", tarfile.DIRTYPE),
+            _member("p/q/r/l", tarfile.SYMTYPE, "../../../a"),
+            _member("s", tarfile.SYMTYPE, "p/q/r/l/../../.."),
+            _member("h", tarfile.LNKTYPE, "s/victim"),
+            _member("h"),
+        ],
         [_member("a", tarfile.CHRTYPE)],
         [_member("a", tarfile.FIFOTYPE)],
     ],
@@ -165,6 +172,12 @@ def test_an_archive_cannot_leave_its_folder(tmp_path: Path, members: list[tarfil
         unpack_workdir(_archive(*members), tmp_path / "inner" / "workdir")
     assert not list(tmp_path.rglob("outside"))
     assert not (tmp_path / "inner" / "workdir").exists()
+
+
+@pytest.mark.usefixtures("any_python")
+def test_a_link_to_nothing_is_a_bad_archive(tmp_path: Path) -> None:
+    with pytest.raises(IntegrityError, match="the workdir cannot be unpacked"):
+        unpack_workdir(_archive(_member("a", tarfile.LNKTYPE, "b")), tmp_path / "workdir")
 
 
 @pytest.mark.usefixtures("any_python")

@@ -24,14 +24,21 @@ def said(event: ev.Event) -> str:
 def test_a_move_is_told_by_what_differs() -> None:
     def moving(to: Offer) -> str:
         event = ev.MigrationStarted(
-            from_offer=SPOT.key, to=to, expected_saving_usd=1.0, forced=False, why="saves $1"
+            from_offer=SPOT.key,
+            to=to,
+            expected_saving_usd=1.0,
+            forced=False,
+            why="saves $1, the move costs $0.10",
         )
         return said(event)
 
-    assert moving(THERE) == "moving from aws/us-east-1/use1-az1 to aws/us-east-1/use1-az2: saves $1"
+    assert (
+        moving(THERE)
+        == "moving from aws/us-east-1/use1-az1 to aws/us-east-1/use1-az2: saves $1, the move costs $0.10"
+    )
     assert moving(DEMAND) == (
         "moving from p3.2xlarge spot in aws/us-east-1/use1-az1 to p3.2xlarge on-demand in"
-        " aws/us-east-1/use1-az2: saves $1"
+        " aws/us-east-1/use1-az2: saves $1, the move costs $0.10"
     )
     done = ev.MigrationEnded(done=True, text=f"{SPOT.key} → {THERE.key}")
     assert said(done) == "moved: aws/us-east-1/use1-az1 → aws/us-east-1/use1-az2"

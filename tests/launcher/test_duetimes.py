@@ -134,16 +134,21 @@ def test_a_loss_is_seen_late(told_s: float, late_s: float) -> None:
     assert begin_h(d.state, 0.1, TIMING) * 3600 == pytest.approx(MEASURED * 100.0 + late_s)
 
 
+def test_what_is_saved_but_not_yet_sent_is_lost_with_the_machine() -> None:
+    d = at_work()
+    assert lost_h(d.state, observed(beat(upload_s=300.0)), 0.0) * 3600 == pytest.approx(600.0 + 300.0)
+
+
 def test_a_job_that_has_run_for_long_loses_no_more_than_one_that_has_not() -> None:
     """Between two saves lies what lies between them, however long ago the epoch began."""
     d = Diary().lease("a", 0.0).epoch(0.0, "a").train(1, "a", 100.0)
     for number in range(1, 4):
         d.save(1, number, 100.0 + 300.0 * number, 10 * number)
-    assert lost_h(d.state, 0.0) * 3600 == pytest.approx(300.0)
+    assert lost_h(d.state, observed(), 0.0) * 3600 == pytest.approx(300.0)
     for number in range(4, 200):
         d.save(1, number, 100.0 + 300.0 * number, 10 * number)
-    assert lost_h(d.state, 0.0) * 3600 == pytest.approx(300.0)
-    assert lost_h(d.state, 0.5) == 0.5, "more than usual is not saved now"
+    assert lost_h(d.state, observed(), 0.0) * 3600 == pytest.approx(300.0)
+    assert lost_h(d.state, observed(), 0.5) == 0.5, "more than usual is not saved now"
 
 
 def advised(budget_usd: float | None) -> tuple[JobState, MoveAdvice | None]:

@@ -56,11 +56,18 @@ def test_a_command_of_ours_imports_what_the_machine_has_installed(tmp_path: Path
     (bin_ / "torchrun").write_text(
         f"#!{bin_}/python3\nimport sys, einops; print(einops.__file__, *sys.argv[1:])\n"
     )
-    (bin_ / "other").write_text("#!/bin/sh\n")
-    for name in ("torchrun", "other"):
+    # as pip writes it where a path is long
+    long = f"#!/bin/sh\n'''exec' \"{bin_}/python3\" \"$0\" \"$@\"\n' '''\n"
+    (bin_ / "long").write_text(long)
+    (bin_ / "other").write_text(f"#!/bin/sh\nexec {bin_}/python3 -m other\n")
+    (bin_ / "older").write_text(f"#!{bin_}/python2.7-config\n")
+    (bin_ / "unreadable").write_text(f"#!{bin_}/python3\n")
+    for name in ("torchrun", "long", "other", "older"):
         (bin_ / name).chmod(0o755)
+    (bin_ / "unreadable").chmod(0o111)
     asked = image.ask(str(bin_ / "python3"))
-    assert asked.scripts == (str(bin_ / "torchrun"),)
+    scripts = [Path(one).name for one in asked.scripts]
+    assert [name for name in scripts if name != "unreadable" or os.getuid()] == ["long", "torchrun"]
     root = image.lay(asked, tmp_path)
     installed = root / asked.purelib.lstrip("/") / "einops.py"
     installed.write_text("")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from dataclasses import dataclass
@@ -92,7 +93,8 @@ def lay(image: Image, machine: Path) -> Path:
     }
     told = "".join(f"{name} = {value}\n" for name, value in settings.items())
     (root / "pyvenv.cfg").write_text(told, encoding="utf-8")
-    lines = [f"import site; site.addsitedir({folder!r})" for folder in image.packages]
+    # in ASCII: it is read in the encoding of whatever locale a job sets
+    lines = [f"import site; site.addsitedir({folder!a})" for folder in image.packages]
     (packages / "arylcloud-image.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
     _pip(root / "bin", image)
     for script in image.scripts:  # under the machine's own Python, which imports what was installed there
@@ -101,13 +103,15 @@ def lay(image: Image, machine: Path) -> Path:
 
 
 def _scripts(folder: Path) -> tuple[str, ...]:
-    begins = str(folder / "python").encode()
+    """By the first line; where that would be too long, pip writes sh's and Python's way into two."""
+    python = rb"%s/python[0-9.]*" % re.escape(os.fsencode(folder))
+    begins = re.compile(rb"#! ?%s *\n|#!/bin/sh\n'\'\'exec' \"?%s\"? " % (python, python))
     found = []
     for path in sorted(folder.iterdir()):
-        if path.is_file() and os.access(path, os.X_OK):
+        if path.is_file() and os.access(path, os.R_OK | os.X_OK):
             with path.open("rb") as file:
-                head = file.read(512)
-            if head.startswith(b"#!") and begins in head:
+                head = file.read(4096)
+            if begins.match(head):
                 found.append(str(path))
     return tuple(found)
 
