@@ -12,6 +12,7 @@ import hashlib
 import logging
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -78,7 +79,7 @@ class Database:
 
     def _open(self, version: int, migrations: dict[int, Callable[[sqlite3.Connection], None]]) -> None:
         run = self._connection.execute
-        run("PRAGMA journal_mode = WAL")
+        self._write_ahead()
         run("PRAGMA synchronous = FULL")
         problem = run("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
@@ -107,6 +108,19 @@ class Database:
         there = run("SELECT 1 FROM sqlite_master WHERE name = 'waiting'").fetchone()
         self._by_index = "" if there is None else "INDEXED BY waiting"  # older files have none
         self._mark()
+
+    def _write_ahead(self) -> None:
+        """SQLite does not wait for its lock here: two who make the file at once would fail one of them."""
+        give_up_s = time.monotonic() + BUSY_S
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or time.monotonic() > give_up_s:
+                    raise
+            time.sleep(0.01)
 
     @property
     def _marker(self) -> Path:

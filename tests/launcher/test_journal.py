@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -328,6 +329,20 @@ def test_not_a_database(tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_bytes(b"this is a letter to my aunt" * 100)
     with pytest.raises(IntegrityError, match="damaged"):
         Journal(tmp_path / "journal.db")
+
+
+def test_many_may_make_it_at_once(tmp_path: Path) -> None:
+    """Two commands on a new home: SQLite does not wait for the lock under which a file becomes one."""
+    for number in range(60):
+        path, ready = tmp_path / f"{number}.db", threading.Barrier(6)
+
+        def made(_: int, path: Path = path, ready: threading.Barrier = ready) -> str:
+            ready.wait()
+            with Journal(path) as journal:
+                return journal.journal_id
+
+        with ThreadPoolExecutor(6) as pool:
+            assert len(set(pool.map(made, range(6)))) == 1
 
 
 def test_a_newer_schema_is_refused_untouched(tmp_path: Path) -> None:
