@@ -307,6 +307,8 @@ def finish(
         note(f"what it cost and why:  arylcloud report {job_id}")
         output = f"arylcloud logs {job_id}{' --provision' if state.phase_code == 'setup' else ''}"
         note(f"its output:            {output}")
+        if state.phase_code == "user_command" and state.spec.workdir is not None:
+            note(f"to go on, mended:      arylcloud resume {job_id} --workdir DIR")
     return outcome(state)
 
 

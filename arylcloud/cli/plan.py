@@ -120,19 +120,18 @@ def plan(
     found = make_plan(spec, folders(), limit=limit, store_place=store_of_plan())
     if output is not None:
         save_plan(found, output)
-    replayed = None
+    replayed, why = None, None
     if past is not None:
-        from arylcloud.cli.planpast import line
-        from arylcloud.cli.planpast import past as replay
+        from arylcloud.cli.planpast import line, past_or_why
 
-        replayed = replay(spec, past)
+        replayed, why = past_or_why(spec, past)
     if json_:
-        emit_json({**document(found), **({} if replayed is None else {"backtest": replayed})})
+        emit_json({**document(found), **({} if past is None else {"backtest": replayed})})
     else:
         show(found)
         _say_spotless(spec)
-        if replayed is not None:
-            note(line(replayed))
+        if past is not None:
+            note(why or line(replayed or {}))
     if output is not None:
         note(f"written to {output}; run it with `arylcloud launch {output}`")
 

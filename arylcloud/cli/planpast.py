@@ -14,6 +14,7 @@ TICKS: Final = 12
 """At least so many decisions in the time to the deadline."""
 OVERHEAD_S: Final = 720.0
 """From asking for a machine to work; of short jobs a twentieth of the time to the deadline."""
+OWN: Final = "own"
 POLICIES: Final = ("default", "on_demand")
 
 
@@ -63,6 +64,17 @@ def past(spec: JobSpec, trace: str) -> dict[str, Any]:
         "overhead_s": overhead_s,
     }
     return document(made, about)
+
+
+def past_or_why(spec: JobSpec, trace: str) -> tuple[dict[str, Any] | None, str | None]:
+    """``past``; of one's own history, which may be short as yet, else why there is none: no reason to
+    withhold the plan. Raises UsageError for any other trace."""
+    try:
+        return past(spec, trace), None
+    except UsageError as error:
+        if trace != OWN:
+            raise
+        return None, f"on own: nothing can be replayed yet: {error.message}"
 
 
 def line(found: dict[str, Any]) -> str:

@@ -52,7 +52,8 @@ class Files:
     @property
     def text(self) -> str:
         number = self.archive.files
-        return f"it runs {number:,} file{'' if number == 1 else 's'} of {self.workdir}, as they are now"
+        files = f"{number:,} file{'' if number == 1 else 's'} of {self.workdir}, as they are now"
+        return f"it runs {files}; `run` and `setup` stay those of its launch"
 
 
 def new_limits(state: JobState, typed: NewLimits, now_s: float) -> LimitsChanged | None:
@@ -128,7 +129,8 @@ def files_text(state: JobState) -> str | None:
     except (ArylError, OSError):  # moved, or another machine's: it is not needed
         return text
     if not changed:
-        return text
+        failed = state.phase_code == "user_command"
+        return f"{text}: the very files on which its command failed" if failed else text
     more = "1 file is" if changed == 1 else f"{changed} files are"
     sends = f"`--workdir {shlex.quote(state.spec.workdir)}`"
     return f"{text}; in {state.spec.workdir} {more} newer ({sends} sends those)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import date
 
 from arylcloud.core.errors import UsageError
 
@@ -43,6 +44,8 @@ def parse_pause_s(value: object, *, what: str) -> float:
     hint = "write it with a unit: 90m, 36h, 2h30m, 1.5d"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         raise UsageError(f"{what}: {value} has no unit", hint=hint)
+    if isinstance(value, date):  # YAML has read one
+        raise UsageError(f"{what}: {value.isoformat()} is a date, not a time from submission", hint=hint)
     if not isinstance(value, str) or not value.strip():
         raise UsageError(f"{what}: {value!r} is not a duration", hint=hint)
     total, at = 0.0, 0

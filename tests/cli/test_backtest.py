@@ -237,6 +237,13 @@ def test_work_and_deadline_come_from_a_job(capsys: pytest.CaptureFixture[str], t
     said = capsys.readouterr().err
     assert "1 × p3.2xlarge would have cost $9.36 (p90 $9.36) by the deadline policy, none late" in said
     assert "on demand $31.21" in said
+    # a home that has seen nothing yet gets its plan all the same
+    assert run(["plan", str(job), "--past", "own", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["chosen"] is not None
+    assert told["backtest"] is None
+    assert run(["plan", str(job), "--past", "own"]) == 0
+    assert "on own: nothing can be replayed yet: this home has seen no spot" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,8 @@ def test_it_says_which_files_it_runs_on(ended: Shared, tmp_path: Path) -> None:
     assert text is not None
     assert text.startswith("it runs the files of a resume at ")
     assert "newer" not in text
+    failed = files_text(replace(again, phase_code="user_command"))
+    assert failed == f"{text}: the very files on which its command failed"
     gone = replace(at, spec=replace(at.spec, workdir=str(tmp_path / "moved")))
     assert "newer" not in (files_text(gone) or "newer")
 

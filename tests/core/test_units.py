@@ -1,4 +1,5 @@
 import doctest
+from datetime import date
 
 import pytest
 
@@ -32,6 +33,12 @@ def test_bad_durations_name_the_key(bad: object) -> None:
     with pytest.raises(UsageError, match="deadline") as found:
         units.parse_duration_s(bad, what="deadline")
     assert found.value.exit_code == 2
+
+
+def test_a_date_is_no_time_from_submission() -> None:
+    """What YAML makes of ``deadline: 2026-11-01``."""
+    with pytest.raises(UsageError, match="deadline: 2026-11-01 is a date, not a time from submission"):
+        units.parse_duration_s(date(2026, 11, 1), what="deadline")
 
 
 def test_a_bare_number_is_asked_for_its_unit() -> None:
