@@ -149,7 +149,7 @@ def _ask(watcher: _Watcher, interrupts: Interrupts) -> None:
     job_id = watcher.job_id
     where = f"`arylcloud status {job_id}` shows it, `arylcloud stop {job_id}` ends it"
     if interrupts.take() is not signal.SIGINT or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Interrupted(f"detached; {job_id} goes on", hint=where)
+        raise Interrupted(f"detached: {job_id} goes on", hint=where, chosen=True)
     try:
         interrupts.impatient = True
         answer = _answer()
@@ -163,7 +163,7 @@ def _ask(watcher: _Watcher, interrupts: Interrupts) -> None:
         write_request(watcher.store, "stop", {})
         note("stopping: final checkpoint, then every machine is released")
     elif answer != "w":
-        raise Interrupted(f"detached; {job_id} goes on", hint=where)
+        raise Interrupted(f"detached: {job_id} goes on", hint=where, chosen=True)
 
 
 def _answer() -> str:

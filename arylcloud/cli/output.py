@@ -41,7 +41,10 @@ def error_document(error: ArylError) -> dict[str, Any]:
 def print_error(error: ArylError, *, as_json: bool) -> None:
     if as_json:
         emit_json(error_document(error))
-    note(hanging(f"error: {error.message}", 7), style="bold red")
+    if error.chosen:
+        note(hanging(error.message, 2))
+    else:
+        note(hanging(f"error: {error.message}", 7), style="bold red")
     if error.hint:
         note(hanging(f"hint: {error.hint}", 6))
 

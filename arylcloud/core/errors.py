@@ -52,6 +52,7 @@ class ArylError(Exception):
         scope: Scope | None = None,
         elsewhere: tuple[str, ...] = (),
         in_use: bool = False,
+        chosen: bool = False,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -66,6 +67,8 @@ class ArylError(Exception):
         """Zones of the region that the cloud itself names as having what was asked for."""
         self.in_use = in_use
         """Of a quota: large enough, but other machines have it at present."""
+        self.chosen = chosen
+        """What the user wanted, told by its exit code alone: nothing went wrong."""
 
 
 class UsageError(ArylError):

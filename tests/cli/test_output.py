@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from arylcloud.cli.output import print_error
+from arylcloud.core.errors import Interrupted
+
 NOWHERE = Path("/dev/full")
 pytestmark = pytest.mark.skipif(not NOWHERE.exists(), reason="there is no /dev/full here")
 
@@ -41,3 +44,10 @@ def test_what_cannot_be_said_changes_no_exit_code() -> None:
         with NOWHERE.open("wb") as full:
             code, _, _ = arylcloud(*args, stderr=full.fileno())
         assert code == expected
+
+
+def test_what_the_user_chose_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    print_error(Interrupted("detached: j goes on", hint="`x` ends it", chosen=True), as_json=False)
+    assert capsys.readouterr().err == "detached: j goes on\nhint: `x` ends it\n"
+    print_error(Interrupted("interrupted"), as_json=False)
+    assert capsys.readouterr().err == "error: interrupted\n"

@@ -72,7 +72,8 @@ def test_detached_the_job_goes_on(new_home: NewHome) -> None:
     terminal.see(QUESTION)
     terminal.type(b"d\n")
     assert terminal.wait() == 130
-    assert f"detached; {newest(home)} goes on" in terminal.text
+    assert f"detached: {newest(home)} goes on" in terminal.text
+    assert "error:" not in terminal.text
     assert f"`arylcloud stop {newest(home)}`" in " ".join(terminal.text.split())
     goes_on(home)
 
