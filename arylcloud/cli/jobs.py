@@ -36,7 +36,7 @@ def resolve_job(journal: JobIndex, text: str | None) -> str:
         if not ids:
             raise NoSuchJob(
                 "no job has been launched from here yet",
-                hint="start one: `arylcloud launch job.yaml --infra aws`",
+                hint="start one: `arylcloud launch job.yaml --infra local`",
             )
         return _newest(journal, ids)
     if text in ids:

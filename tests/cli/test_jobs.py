@@ -82,8 +82,9 @@ def test_unknown_is_102_and_names_what_there_is(text: str) -> None:
 
 
 def test_an_empty_journal_says_how_to_start() -> None:
-    with pytest.raises(NoSuchJob, match="no job"):
+    with pytest.raises(NoSuchJob, match="no job") as caught:
         resolve_job(Journal(), None)
+    assert "--infra local`" in str(caught.value.hint), "a first try costs nothing"
 
 
 class Phased(Journal):
