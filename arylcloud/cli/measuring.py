@@ -133,10 +133,12 @@ def run_for(
     start_s: float,
     pattern: re.Pattern[str] | None,
     wish: Callable[[], object],
+    set_up: bool,
 ) -> Run:
     """The job's command until ``warmup_s`` + ``for_s`` after its first step, then stopped.
 
     ``start_s``: how long it may take to the first step. ``wish``: true when the user wants to end it.
+    ``set_up``: the job's ``setup:``, where it has one, has been run here.
     UserCommandFailed where it fails, UsageError where nothing tells steps.
     """
     listener = Listener(pattern)
@@ -161,11 +163,13 @@ def run_for(
             if code is None:
                 time.sleep(POLL_S)
         if code not in (None, 0):
+            unprepared = (
+                "setup: has not been run here; --setup runs it; " if spec.setup and not set_up else ""
+            )
+            last = "its last lines: " + " | ".join(listener.tail) if listener.tail else "it printed nothing"
             raise UserCommandFailed(
                 f"the job's command failed with exit code {code} before it was measured",
-                hint="its last lines: " + " | ".join(listener.tail)
-                if listener.tail
-                else "it printed nothing",
+                hint=unprepared + last,
             )
     finally:
         _end(command, spec.stop_signal)

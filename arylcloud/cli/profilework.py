@@ -74,6 +74,7 @@ def measure(
             start_s=start_s,
             pattern=wanted,
             wish=lambda: interrupts.wish,
+            set_up=setup,
         )
         if interrupts.wish is not None:
             raise Interrupted("interrupted: nothing was kept", hint="a shorter --for")

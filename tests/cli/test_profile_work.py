@@ -168,6 +168,14 @@ def test_setup_runs_only_when_asked(capsys: pytest.CaptureFixture[str], tmp_path
     assert not (tmp_path / "was-set-up").exists()
     document(capsys, "measure", path, *BRIEF, "--pattern", r"step (\d+)", "--setup")
     assert (tmp_path / "was-set-up").exists()
+    failing = job(tmp_path, "raise SystemExit(1)\n", more="setup: 'true'\n")
+    hints = [
+        document(capsys, "measure", failing, *more, code=100)["error"]["hint"] for more in ((), ("--setup",))
+    ]
+    assert hints == [
+        "setup: has not been run here; --setup runs it; it printed nothing",
+        "it printed nothing",
+    ]
     broken = job(tmp_path, COUNT, more="setup: echo gone wrong; exit 3\n")
     error = document(capsys, "measure", broken, *BRIEF, "--setup", code=100)["error"]
     assert error["message"] == "setup failed with exit code 3"
