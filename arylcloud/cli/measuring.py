@@ -251,6 +251,12 @@ def smi(field: str) -> list[str] | None:
     return [line.strip() for line in done.stdout.splitlines() if line.strip()] or None
 
 
+def gpu_device() -> bool:
+    """The kernel shows a GPU that computes: NVIDIA's, AMD's, or Windows' under its Linux."""
+    dev = Path("/dev")
+    return any(dev.glob("nvidia[0-9]*")) or any((dev / name).exists() for name in ("kfd", "dxg"))
+
+
 class _Memory:
     """Asks nvidia-smi now and then; starts nothing where there is none."""
 

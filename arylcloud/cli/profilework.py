@@ -59,7 +59,8 @@ def measure(
         precision_class(precision, what="--precision")
     spec, secrets = load_job(job, Overrides(env=tuple(env or ())))
     reported, kind, count = _machine(gpu, gpus_)
-    note(f"measuring {spec.name} on {_where(kind, count)}: {warmup_s:g} s warm-up, then {for_s:g} s")
+    where = _where(kind, count, seen=reported is not None)
+    note(f"measuring {spec.name} on {where}: {warmup_s:g} s warm-up, then {for_s:g} s")
     with tempfile.TemporaryDirectory(prefix="arylcloud-measure-") as folder, Interrupts() as interrupts:
         scratch = Path(folder)
         environment = measuring.environment(spec, secrets, scratch, count if kind else 0)
@@ -80,8 +81,8 @@ def measure(
             raise Interrupted("interrupted: nothing was kept", hint="a shorter --for")
     rate = step_rate(run.readings, warmup_s=warmup_s)
     said_batch = batch or (spec.profile.batch if spec.profile else None)
-    kept = _keep(name or spec.name, kind, count, rate, warmup_s, said_batch, precision)
-    _told(spec, rate, run, warmup_s, reported, kind, count, kept, as_json=as_json)
+    kept = _keep(name or spec.name, kind, count, where, rate, warmup_s, said_batch, precision)
+    _told(spec, rate, run, warmup_s, reported, kind, count, where, kept, as_json=as_json)
 
 
 def _machine(gpu: str | None, count: int | None) -> tuple[str | None, str | None, int]:
@@ -104,8 +105,16 @@ def _machine(gpu: str | None, count: int | None) -> tuple[str | None, str | None
     return seen[0], found, count or max(1, usable)
 
 
-def _where(kind: str | None, count: int) -> str:
-    return "this CPU" if kind is None else f"{count} × {kind}"
+def _where(kind: str | None, count: int, *, seen: bool) -> str:
+    """``seen``: by nvidia-smi. Else the kind is the user's word, and where there is no GPU at all, a CPU
+    stands for it: whoever reads the figure is told."""
+    from arylcloud.cli.measuring import gpu_device
+
+    if kind is None:
+        return "this CPU"
+    if seen:
+        return f"{count} × {kind}"
+    return f"{'' if gpu_device() else 'this CPU; kept as '}{count} × {kind}, as --gpu says"
 
 
 def _set_up(spec: JobSpec, environment: dict[str, str], scratch: Path) -> None:
@@ -130,6 +139,7 @@ def _keep(
     name: str,
     kind: str | None,
     count: int,
+    where: str,
     rate: StepRate,
     warmup_s: float,
     batch: float | None,
@@ -144,12 +154,13 @@ def _keep(
     if kind is None:
         return None
     half = (rate.high - rate.low) / 2 / rate.per_s
+    about = "" if where == f"{count} × {kind}" else f" on {where}"
     row: dict[str, Any] = {
         "gpu": kind,
         "gpus": count,
         "nodes": 1,
         "rate": float(f"{rate.per_s:.6g}"),
-        "source": f"arylcloud profile measure: {rate.seconds:.0f} s after {warmup_s:g} s of warm-up, "
+        "source": f"arylcloud profile measure{about}: {rate.seconds:.0f} s after {warmup_s:g} s of warm-up, "
         f"±{half:.1%} (95 %, {rate.blocks} blocks)",
         "as_of": datetime.now(UTC).date().isoformat(),
         "kind": "measured",
@@ -169,6 +180,7 @@ def _told(
     reported: str | None,
     kind: str | None,
     count: int,
+    where: str,
     kept: Path | None,
     *,
     as_json: bool,
@@ -199,7 +211,7 @@ def _told(
     console = stdout()
     half = (rate.high - rate.low) / 2 / rate.per_s
     console.print(
-        f"{rate.per_s:.4g} steps/s ±{half:.1%} (95 %) on {_where(kind, count)}: {rate.steps:g} steps in "
+        f"{rate.per_s:.4g} steps/s ±{half:.1%} (95 %) on {where}: {rate.steps:g} steps in "
         f"{rate.seconds:.1f} s, blocks vary by {rate.variation:.1%}; steps from {run.how}",
         markup=False,
     )

@@ -205,6 +205,31 @@ def test_the_gpu_is_what_nvidia_smi_says(
     assert doc["peak_memory_gib"] == pytest.approx(11.0)
     (row,) = library(home).get("mine").measurements
     assert (row.gpu, row.global_batch) == ("A100-80GB", 64)
+    assert " on " not in row.source
+
+
+@pytest.mark.parametrize(
+    ("device", "said"), [(False, "this CPU; kept as 2 × T4, as --gpu says"), (True, "2 × T4, as --gpu says")]
+)
+def test_a_cpu_that_stands_for_a_gpu_is_told_as_one(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    home: Path,
+    device: bool,
+    said: str,
+) -> None:
+    monkeypatch.setattr(measuring, "gpu_device", lambda: device)
+    path = job(tmp_path, COUNT)
+    asked = ("--pattern", r"step (\d+)", "--gpu", "T4", "--gpus", "2")
+    assert run(["profile", "measure", path, *BRIEF, *asked]) == 0
+    captured = capsys.readouterr()
+    assert f"measuring mine on {said}: 0.3 s warm-up" in captured.err
+    assert f"(95 %) on {said}: " in " ".join(captured.out.split())
+    (row,) = library(home).get("mine").measurements
+    assert row.source.startswith(f"arylcloud profile measure on {said}: ")
+    assert run(["profile", "show", "mine"]) == 0
+    assert "--gpu" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------- import and check
