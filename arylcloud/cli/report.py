@@ -23,6 +23,8 @@ app = typer.Typer(add_completion=False)
 NOT_INCLUDED = (
     "taxes, credits, commitments and whatever the cloud bills apart from machines, traffic and storage"
 )
+LOCAL_DOLLARS = "local cloud: nobody spends these dollars"
+"""Of a report in plain time; one in compressed time says so in words of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,11 @@ class Minimum:
     """None: a price is not known."""
     kinds: tuple[str, ...]
     """What the split counts it as: ``idle``, or ``boot`` where no step was ever taken."""
+
+
+def local_only(r: Report) -> bool:
+    """Every machine was the local cloud's: what it cost is a figure, and nobody's bill."""
+    return bool(r.leases) and all(cost.offer.cloud == "local" for cost in r.leases)
 
 
 def minimum_of(made: Account) -> Minimum | None:

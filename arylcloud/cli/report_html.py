@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from arylcloud import __version__
 from arylcloud.cli.output import hours, rate, seconds
-from arylcloud.cli.report import NOT_INCLUDED, minimum_of
+from arylcloud.cli.report import LOCAL_DOLLARS, NOT_INCLUDED, local_only, minimum_of
 from arylcloud.cli.report_chart import AFTER_END, chart, elapsed, place_colours
 from arylcloud.cli.report_plan import beside_plan
 from arylcloud.cli.report_text import (
@@ -107,7 +107,8 @@ def _moment(wall_s: float) -> str:
 def _clock_note(made: Account) -> str:
     r = made.report
     if not r.compressed:
-        return "Times count from the submission."
+        note = "Times count from the submission."
+        return f"{note} {LOCAL_DOLLARS[0].upper()}{LOCAL_DOLLARS[1:]}." if local_only(r) else note
     scale = made.state.market_clock.scale
     return (
         f"Times count from the submission, in market time: the local cloud's market ran {scale:g} times as"

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arylcloud.cli.output import hours, rate, seconds, stdout
-from arylcloud.cli.report import NOT_INCLUDED, minimum_of
+from arylcloud.cli.report import LOCAL_DOLLARS, NOT_INCLUDED, local_only, minimum_of
 from arylcloud.cli.report_plan import beside_plan
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ MOST_MACHINES: Final = 16
 STRIP: Final = 56
 NARROW: Final = 100
 """Columns below which the table of machines takes two lines for each."""
+BAR: Final = 28
+"""Columns of the whole: what 80 leave beside the table's other columns."""
 
 
 def show(made: Account) -> None:
@@ -54,6 +56,8 @@ def show(made: Account) -> None:
     _line(console, _counts(r))
     if r.compressed:
         _line(console, "compressed time on the local cloud: nobody spent these dollars", style="dim")
+    elif local_only(r):
+        _line(console, LOCAL_DOLLARS, style="dim")
     _line(console, f"not included: {NOT_INCLUDED}", style="dim")
 
 
@@ -156,7 +160,7 @@ def _split_table(r: Report) -> Table:
         part = spent_s / whole if whole else 0.0
         if micro is not None and micro.total > 0:
             part = getattr(micro, kind) / micro.total
-        bar = Text(MARKS[kind] * round(part * 40), style=STYLES[kind])
+        bar = Text(MARKS[kind] * round(part * BAR), style=STYLES[kind])
         table.add_row(NAMES[kind], text, percent(part), seconds(spent_s), bar)
     return table
 

@@ -227,7 +227,27 @@ def test_compressed_time_is_said(home: Path, capsys: pytest.CaptureFixture[str])
     keep(Diary(scale=60.0).lease("a", 0.0).end("a", 600.0))
     assert as_json(capsys)["compressed_time"] is True
     assert run(["report"]) == 0
-    assert "nobody spent these dollars" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "nobody spent these dollars" in said
+    assert "nobody spends" not in said
+
+
+@pytest.mark.parametrize(
+    ("clouds", "local"), [("local", True), ("local aws", False), ("aws", False), ("", False)]
+)
+def test_the_local_clouds_dollars_are_told_as_nobodys(
+    home: Path, capsys: pytest.CaptureFixture[str], clouds: str, local: bool
+) -> None:
+    """In plain time, too: the default market's."""
+    diary = Diary()
+    for i, cloud in enumerate(clouds.split()):
+        diary.lease(f"m{i}", 700.0 * i, at=offer(cloud=cloud)).end(f"m{i}", 700.0 * i + 600.0)
+    keep(diary)
+    assert run(["report"]) == 0
+    assert ("local cloud: nobody spends these dollars" in capsys.readouterr().out) is local
+    assert (
+        "Local cloud: nobody spends these dollars." in page(account(diary.records, now_s=2000.0))
+    ) is local
 
 
 def test_budget_stands_beside_the_cost(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
