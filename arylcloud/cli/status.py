@@ -120,12 +120,36 @@ def _document(state: JobState, reading: Reading) -> dict[str, Any]:
         "pipeline": pipelines_document(pipelines_of(state)),
         "saves": reading.saves,
         "usd_so_far": spent(state),
+        "deadline_left_h": None
+        if (left_s := _deadline_left_s(state, time.time())) is None
+        else left_s / 3600,
         "eta": None if reading.eta_s is None else (reading.at_s or time.time()) + reading.eta_s,
         "exit_code": state.exit_code,
         "interruptions": state.interruptions,
         "migrations": state.migrations_done,
         "prefix_uri": state.prefix_uri,
     }
+
+
+def _deadline_left_s(state: JobState, now_s: float) -> float | None:
+    """Market seconds; below 0 where it is past, None where there is none or the job has ended."""
+    limit_s, clock = state.spec.constraints.deadline_s, state.market_clock
+    if limit_s is None or state.phase.ended:
+        return None
+    return limit_s - (clock.market_s(now_s) - clock.market_s(state.submitted_at_s))
+
+
+def deadline_text(state: JobState, now_s: float) -> str | None:
+    """``in 17.1 h (20 h from submission)``, ``late by 2.0 h (…)``; None as in the JSON document."""
+    from arylcloud.cli.output import seconds
+    from arylcloud.core.units import say_limit
+
+    left_s = _deadline_left_s(state, now_s)
+    if left_s is None:
+        return None
+    when = f"in {seconds(left_s)}" if left_s >= 0 else f"late by {seconds(-left_s)}"
+    of_market = "" if state.market_clock.scale == 1.0 else ", in the local market's time"
+    return f"{when} ({say_limit(state.spec.constraints.deadline_s or 0.0)} from submission{of_market})"
 
 
 def _present(state: JobState) -> int:
@@ -164,6 +188,8 @@ def _print(state: JobState, reading: Reading, problem: str | None, launcher: str
     for text in more:  # what stands in its way, kind by kind: one line each
         row("", text)
     row("progress", f"{progress}, ETA {'not known' if reading.eta_s is None else seconds(reading.eta_s)}")
+    if (deadline := deadline_text(state, time.time())) is not None:
+        row("deadline", deadline)
     if state.spec.nodes_min < state.spec.nodes_max:
         pinned = " (asked for: `arylcloud scale JOB auto` frees it)" if state.size_pinned else ""
         range_ = f"{state.spec.nodes_min}..{state.spec.nodes_max}"
