@@ -20,6 +20,7 @@ moves between spot and on demand keeps the old machine until then. Never late.
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -173,7 +174,8 @@ def row(setting: Setting, count: int) -> list[float]:
     spot = float(world.spot_usd[0, 0]) * market.tick_h
     demand = float(world.on_demand_usd[0, 0]) * market.tick_h
     if market.regions != 1 or np.ptp(world.spot_usd) or np.ptp(world.on_demand_usd):
-        raise SystemExit(f"{setting.name}: more than one region, or more than one price")
+        print(f"{setting.name}: more than one region, or more than one price", file=sys.stderr)
+        return []
     found = chain(world.up, market.tick_h)
     work = round(setting.work_h / market.tick_h * TICK)
     ratios = []
@@ -198,8 +200,8 @@ def main() -> None:
     print("| trace | " + " | ".join(f"C/R {r:g}" for r in RATIOS) + " |")
     print("|---" * (1 + len(RATIOS)) + "|")
     for setting in of_spot_traces(given.spot_traces, given.starts):
-        if given.only in (None, setting.name):
-            shown = " | ".join(f"{value:.3f}" for value in row(setting, given.starts))
+        if given.only in (None, setting.name) and (found := row(setting, given.starts)):
+            shown = " | ".join(f"{value:.3f}" for value in found)
             print(f"| {setting.name} | {shown} |", flush=True)
 
 
