@@ -21,7 +21,7 @@ from arylcloud.checkpoint.chunks import sha256
 from arylcloud.core.codec import loads, parse
 from arylcloud.core.errors import ArylError, IntegrityError, StoreError
 from arylcloud.core.ports import ObjectStore
-from arylcloud.core.protocol import JOB_KEY, SECRETS_KEY, AgentPhase, JobDoc
+from arylcloud.core.protocol import JOB_KEY, SECRETS_KEY, AgentPhase, JobDoc, workdir_key
 
 WORKDIR_BYTES = 20 << 30
 """Unpacked: more is not a workdir but a data set, or an attack."""
@@ -120,7 +120,7 @@ class Boot(threading.Thread):
     def _workdir(self, job: JobDoc) -> bytes | None:
         if job.workdir_sha256 is None:
             return None
-        key = f"workdir-{job.workdir_sha256}.tar.gz"
+        key = workdir_key(job.workdir_sha256)
         data = self._patiently(key)
         if sha256(data) != job.workdir_sha256:
             raise IntegrityError(f"{key} is damaged: its digest does not hold")

@@ -58,6 +58,10 @@ PARTS_PREFIX = "ckpt/parts/"
 CLOCK_KEY = "housekeeping/now"
 
 
+def workdir_key(sha256: str) -> str:
+    return f"workdir-{sha256}.tar.gz"
+
+
 def journal_key(seq: int) -> str:
     return f"{JOURNAL_PREFIX}{seq:012d}.json"
 

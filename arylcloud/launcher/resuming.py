@@ -15,7 +15,6 @@ from arylcloud.launcher.bundle import Archive
 from arylcloud.launcher.journal import Journal
 from arylcloud.launcher.journaltime import journal_now_s
 from arylcloud.launcher.state import BY_QUEUE
-from arylcloud.launcher.submit import workdir_key
 
 
 def send_files(
@@ -30,7 +29,7 @@ def send_files(
 ) -> None:
     """Other files for a job that has ended. The caller has the claim, and has caught up with the mailbox;
     ``settle_files`` follows. Idempotent. Raises StoreError, ConflictError."""
-    store.create(workdir_key(archive.sha256), archive.data)
+    store.create(mail.workdir_key(archive.sha256), archive.data)
     at_s = journal_now_s(journal, job_id, store, wall_s())
     event = ev.FilesChanged(workdir=workdir, sha256=archive.sha256, files=archive.files)
     journal.append(job_id, at_s, writer, event, None, mirror=store)

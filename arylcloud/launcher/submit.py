@@ -58,11 +58,6 @@ def runtime_key(sha256: str) -> str:
     return f"runtime/{sha256}.zip"
 
 
-def workdir_key(sha256: str) -> str:
-    """The user's files, in the job's prefix."""
-    return f"workdir-{sha256}.tar.gz"
-
-
 def put_secrets(prefix: ObjectStore, secrets: dict[str, str], notify: str | None) -> None:
     """Only where a job's journal leads to them: what no command finds, nobody ever removes."""
     if secrets:
@@ -88,7 +83,7 @@ def submit(
     root.create(runtime_key(s.runtime_sha256), s.runtime.read_bytes())
     probe("after runtime")
     if s.workdir is not None:
-        prefix.create(workdir_key(s.workdir.sha256), s.workdir.data)
+        prefix.create(mail.workdir_key(s.workdir.sha256), s.workdir.data)
         probe("after workdir")
     now_s = clock.now_s()
     document = mail.JobDoc(
