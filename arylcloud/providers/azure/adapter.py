@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +35,6 @@ from arylcloud.providers.bounds import (
 from arylcloud.providers.settings import known_only
 from arylcloud.providers.sightings import Sightings
 
-log = logging.getLogger("arylcloud.azure")
 KNOWN: Final = frozenset(
     [
         "subscription",
@@ -92,9 +90,9 @@ class AzureProvider:
         self._images = Images(arm, settings, self._skus)
         self._places = Places(arm, settings)
         self._prices = ListPrices(settings)
-        self._roles = Roles(arm, settings)
-        self._making = Making(arm, self._roles)
-        self._roster = Roster(arm, self._places, self._making, self._roles, self._prices, sightings)
+        roles = Roles(arm, settings)
+        self._making = Making(arm, roles)
+        self._roster = Roster(arm, self._places, self._making, roles, self._prices, sightings)
 
     @property
     def name(self) -> str:
@@ -201,7 +199,10 @@ class AzureProvider:
 
     def terminate(self, machine: Machine) -> None:
         where = tags.split(machine.instance_id)
-        if where is None or machine.state is MachineState.GONE:
+        if where is None:
+            return
+        if machine.state is MachineState.GONE:  # by itself, or by Azure
+            self._roster.strip(machine.instance_id)
             return
         group, name = where
         self._elsewhere.refuse(machine)
@@ -210,19 +211,13 @@ class AzureProvider:
         if not going:  # else it is somebody else's doing: Azure's, or its own
             self._sightings.asked_end(machine.instance_id)  # first: whoever looks meanwhile has to know
         self._making.end(group, name)
-        try:
-            self._roles.take(self._vm_id(group, name))
-        except ArylError as error:  # with the machine gone it gives nobody anything
-            log.info("the role of %s is left: %s", name, error.message)
+        self._roster.strip(machine.instance_id)
 
     # ------------------------------------------------------------ parts
 
     def _is_going(self, group: str, name: str) -> bool:
         vm = self._making.look(group, name)
         return vm is None or tags.word(vm.properties.provisioning_state) == "Deleting"
-
-    def _vm_id(self, group: str, name: str) -> str:
-        return f"{self._arm.scope}/resourceGroups/{group}/providers/Microsoft.Compute/virtualMachines/{name}"
 
     def _price(self, offer: Offer) -> float | None:
         known = self._prices.now(offer)

@@ -74,6 +74,9 @@ class Arm:
     def scope(self) -> str:
         return f"/subscriptions/{self.subscription}"
 
+    def vm_id(self, group: str, name: str) -> str:
+        return f"{self.scope}/resourceGroups/{group}/providers/Microsoft.Compute/virtualMachines/{name}"
+
     # ------------------------------------------------------------ clients
 
     @property

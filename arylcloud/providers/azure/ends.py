@@ -51,7 +51,7 @@ class Ends:
         if where is None:
             return None
         group, name = where
-        vm_id = f"{self._arm.scope}/resourceGroups/{group}/providers/Microsoft.Compute/virtualMachines/{name}"
+        vm_id = self._arm.vm_id(group, name)
         since = iso(machine.launched_s)
         asked = f"eventTimestamp ge '{since}' and resourceUri eq '{vm_id}'"
         query: Mapping[str, str] | None = {"$filter": asked}

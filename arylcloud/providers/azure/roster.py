@@ -51,6 +51,7 @@ class Roster:
         self._running: dict[str, float] = {}
         self._addresses: dict[str, str] = {}
         self._entitled: set[str] = set()
+        self._stripped: set[str] = set()
 
     def machines(self, journal_id: str | None) -> tuple[Machine, ...]:
         """As the port's ``list_machines``: one question for each group of ours."""
@@ -69,6 +70,10 @@ class Roster:
         for ended in self._sightings.ended():
             if journal_id in (None, ended.journal_id):
                 found.setdefault(ended.instance_id, ended)
+        if journal_id is not None:  # whoever only looks takes nothing
+            for machine in found.values():
+                if machine.state is MachineState.GONE and machine.instance_id not in self._stripped:
+                    self.strip(machine.instance_id)
         return tuple(found.values())
 
     def _list(self, group: str) -> list[Any]:
@@ -78,8 +83,23 @@ class Roster:
 
     def entitle(self, vm: Any) -> None:
         """It may end itself from now on. Raises as ``Roles.give``."""
+        key = tags.instance_id(*tags.of_id(vm.id))
         self._roles.give(vm)
-        self._entitled.add(tags.instance_id(*tags.of_id(vm.id)))
+        self._entitled.add(key)
+        if self._sightings.asked_s(key) is not None:  # it has ended meanwhile
+            self.strip(key)
+
+    def strip(self, instance_id: str) -> None:
+        """A machine that has ended, by whomever, may nothing any more. Logged where Azure refuses: with the
+        machine gone it gives nobody anything."""
+        where = tags.split(instance_id)
+        if where is None:
+            return
+        try:
+            self._roles.take(self._arm.vm_id(*where))
+        except ArylError as error:
+            log.info("the role of %s is left: %s", instance_id, error.message)
+        self._stripped.add(instance_id)
 
     def _seen(self, vm: Any, *, ours: bool) -> Machine | None:
         """As listed, with its power state, unless it was seen running a moment ago. One of ours whose order

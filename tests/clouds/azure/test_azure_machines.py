@@ -338,6 +338,36 @@ def test_what_is_asked_of_azure(sub: Subscription, connected: Connect) -> None:
     ]
 
 
+@pytest.mark.parametrize("looked", [True, False])
+def test_one_that_ended_by_itself_leaves_no_role(
+    azure: AzureEmulator, sub: Subscription, connected: Connect, looked: bool
+) -> None:
+    """Whether its end is met by looking, or by an order to end what has ended."""
+    adapter = connected()
+    machine = adapter.create(spec(offer()))
+    assert len(sub.roles) == 1
+    azure.machines.end(sub, sub.vm(machine.instance_id), "self", {})
+    wait_for(lambda: not sub.there(), "its end")
+    connected().list_machines(journal_id=None)
+    assert len(sub.roles) == 1  # whoever only looks takes nothing
+    if looked:
+        adapter.list_machines(journal_id=JOURNAL)
+    else:
+        adapter.terminate(replace(machine, state=MachineState.GONE))
+    assert sub.roles == {}
+
+
+def test_a_role_given_behind_an_end_is_taken(sub: Subscription, connected: Connect) -> None:
+    """Two looks and an end at once: the look that saw it running gives its role when it has ended."""
+    adapter = connected()
+    machine = adapter.create(spec(offer()))
+    seen = adapter._making.look(*sub.vm(machine.instance_id).id.split("/")[4:9:4])
+    adapter.terminate(machine)
+    assert sub.roles == {}
+    adapter._roster.entitle(seen)
+    assert sub.roles == {}
+
+
 def test_a_machine_whose_order_had_no_answer_may_end_itself_too(
     sub: Subscription, connected: Connect
 ) -> None:
