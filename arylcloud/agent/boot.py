@@ -17,7 +17,7 @@ from arylcloud.agent.config import Config
 from arylcloud.agent.gpucheck import Wanted, check_gpus
 from arylcloud.agent.process import Command, shell_argv
 from arylcloud.agent.shipper import TAIL_BYTES, Stream, one_line
-from arylcloud.checkpoint.chunks import sha256
+from arylcloud.checkpoint.digests import sha256
 from arylcloud.core.codec import loads, parse
 from arylcloud.core.errors import ArylError, IntegrityError, StoreError
 from arylcloud.core.ports import ObjectStore

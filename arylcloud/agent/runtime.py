@@ -2,6 +2,7 @@
 
     lib/arylcloud/{core,checkpoint,agent,training}   the machine side, pure Python
     lib/obstore/                                     the object store client, as it is installed here
+    lib/blake3/                                      a quicker digest, for machines with this Python
     lib-<machine>/obstore/                           the same for machines of another kind (``uname -m``)
     user/arylcloud/training/                         alone, for the user's PYTHONPATH
 
@@ -67,15 +68,16 @@ def machine_side() -> Iterator[tuple[str, Path]]:
 
 
 def native_packages() -> Iterator[tuple[str, Path]]:
-    """obstore of the running environment: right for the local cloud, whose machines are this host."""
-    spec = find_spec("obstore")
-    if spec is None or spec.origin is None:
-        raise MissingExtraError("obstore is not installed", hint="pip install obstore")
-    package = Path(spec.origin).parent
+    """Those of the running environment: right for the local cloud, whose machines are this host."""
     suffix = sysconfig.get_config_var("SHLIB_SUFFIX") or ".so"
-    for path in sorted(package.rglob("*")):
-        if path.suffix in (".py", suffix) and path.name not in _UNUSED and "__pycache__" not in path.parts:
-            yield f"lib/obstore/{path.relative_to(package).as_posix()}", path
+    for name in ("obstore", "blake3"):
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            raise MissingExtraError(f"{name} is not installed", hint=f"pip install {name}")
+        package = Path(spec.origin).parent
+        for path in sorted(set(package.rglob("*")) - set(package.rglob("__pycache__/*"))):
+            if path.suffix in (".py", suffix) and path.name not in _UNUSED:
+                yield f"lib/{name}/{path.relative_to(package).as_posix()}", path
 
 
 def _unpacked(machine: str, wheel: Path) -> Iterator[tuple[str, bytes]]:

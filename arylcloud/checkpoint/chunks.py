@@ -11,7 +11,6 @@ runs at some 3 MiB/s, over a hundred times slower than SHA-256.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -46,10 +45,6 @@ class SourceFile:
         """Is ``other``, seen later, this file, unchanged?"""
         moved = self.ctime_ns != other.ctime_ns and self.links == other.links
         return (self.name, self.seen) == (other.name, other.seen) and not moved
-
-
-def sha256(data: bytes | memoryview) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def spans(size: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[int, int]]:

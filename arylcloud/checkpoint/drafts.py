@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import threading
 import time
@@ -19,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from arylcloud.checkpoint.chunks import MAX_CHUNK_BYTES, SourceFile, spans, storable
-from arylcloud.checkpoint.manifest import MAX_FILES, storable_folder
+from arylcloud.checkpoint.manifest import MAX_FILES, storable_folder, well_formed
 from arylcloud.checkpoint.restore import THREADS, Near, fetch, local_chunk, offsets, parallel, write_at
 from arylcloud.core.codec import dumps, loads
 from arylcloud.core.errors import IntegrityError, StoreError
@@ -30,7 +29,6 @@ from arylcloud.core.protocol_parts import Draft, DraftChunk, DraftFile, draft_ke
 EVERY_S = 0.1
 BATCH = 16
 """Chunks in a draft, at least, unless it is time."""
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Announcer:
@@ -71,7 +69,7 @@ class Announcer:
             if self.problem is not None:
                 return
             number = self._index[file.name]
-            self._pending.append(DraftChunk(file=number, offset=offset, sha256=chunk.sha256, size=chunk.size))
+            self._pending.append(DraftChunk(file=number, offset=offset, ref=chunk))
             due = len(self._pending) >= BATCH or time.monotonic() - self._said_s >= EVERY_S
             if not due or self._publishing:
                 return
@@ -263,9 +261,8 @@ class Copy:
         known = 0 <= chunk.file < len(self._files)
         size = self._files[chunk.file].size if known else 0
         cut = 0 <= chunk.offset < size and chunk.offset % self._chunk_bytes == 0
-        if not cut or chunk.size != min(self._chunk_bytes, size - chunk.offset):
+        if not cut or chunk.ref.size != min(self._chunk_bytes, size - chunk.offset):
             raise IntegrityError(f"{key} names a chunk that cannot be")
-        if not _SHA256.fullmatch(chunk.sha256):
+        if not well_formed(chunk.ref):
             raise IntegrityError(f"{key} names a chunk that cannot be")
-        ref = ChunkRef(sha256=chunk.sha256, size=chunk.size)
-        return (self._files[chunk.file].path, chunk.offset), ref
+        return (self._files[chunk.file].path, chunk.offset), chunk.ref

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import secrets
 import shutil
@@ -21,10 +20,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from arylcloud.checkpoint.chunks import SourceFile, changed, opened, pieces_of, write_all
+from arylcloud.checkpoint.digests import Naming
 from arylcloud.checkpoint.store import folder_under, local_file, map_error, unreadable
 from arylcloud.core.errors import StoreError
 from arylcloud.core.ports import ObjectStore
-from arylcloud.core.protocol import CHUNKS_PREFIX, chunk_key
+from arylcloud.core.protocol import CHUNKS_PREFIX, ChunkRef, chunk_key
 
 AMPLE = 16
 """Chunks: each of an upload's threads may be writing one, and as much again is left to others."""
@@ -65,11 +65,11 @@ class Incoming:
         return disk.free if disk.total else None
 
     def bring(
-        self, file: SourceFile, offset: int, length: int, wanted: Callable[[str], bool]
-    ) -> tuple[str, bool]:
-        """Digest of this part of ``file``, and what ``wanted`` says of it: True = it is in the store now.
+        self, file: SourceFile, offset: int, length: int, wanted: Callable[[ChunkRef], bool]
+    ) -> tuple[ChunkRef, bool]:
+        """This part of ``file`` as a chunk, and what ``wanted`` says of it: True = it is in the store now.
         Raises IntegrityError if the file is no longer the one that was seen, StoreError."""
-        digest = hashlib.sha256()
+        naming = Naming()
         with _reading(file):
             source = opened(file)
         temporary: Path | None = None
@@ -80,7 +80,7 @@ class Incoming:
                 done = 0
                 with _reading(file):
                     for piece in pieces_of(source, offset, length):
-                        digest.update(piece)
+                        naming.update(piece)
                         try:
                             write_all(target, done, piece)
                         except OSError as error:
@@ -90,12 +90,12 @@ class Incoming:
                 self._close(target)
             if done != length:
                 raise changed(file.name)
-            name = digest.hexdigest()
-            if not wanted(name):
-                return name, False
-            self._keep(temporary, name)
+            chunk = naming.chunk()
+            if not wanted(chunk):
+                return chunk, False
+            self._keep(temporary, chunk.sha256)
             temporary = None
-            return name, True
+            return chunk, True
         finally:
             os.close(source)
             if temporary is not None:

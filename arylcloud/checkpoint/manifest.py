@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from arylcloud.checkpoint.chunks import MAX_CHUNK_BYTES, sha256, storable
+from arylcloud.checkpoint.chunks import MAX_CHUNK_BYTES, storable
+from arylcloud.checkpoint.digests import sha256
 from arylcloud.core.codec import SCHEMA_VERSION, decode, dumps, encode, parse
 from arylcloud.core.errors import IntegrityError
 from arylcloud.core.ports import ObjectInfo, ObjectStore
-from arylcloud.core.protocol import MANIFESTS_PREFIX, FileEntry, Manifest
+from arylcloud.core.protocol import MANIFESTS_PREFIX, ChunkRef, FileEntry, Manifest
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _KEY = re.compile(re.escape(MANIFESTS_PREFIX) + r"e(\d{6,})-(\d{6,})\.json")
 
 
@@ -100,6 +101,10 @@ def storable_folder(name: str) -> bool:
     return storable(name) and "/" not in name and not name.startswith(".")
 
 
+def well_formed(chunk: ChunkRef) -> bool:
+    return all(d is None or _DIGEST.fullmatch(d) for d in (chunk.sha256, chunk.blake3))
+
+
 def digest_of(document: dict[str, Any]) -> str:
     """sha256 over the canonical bytes with ``digest`` empty."""
     return sha256(_canonical({**document, "digest": ""}))
@@ -143,7 +148,7 @@ def _check_file(file: FileEntry, key: str) -> None:
     if not 0 <= file.mode <= 0o777:
         raise IntegrityError(f"{key}: {file.path} has the mode {file.mode:o}")
     for chunk in file.chunks:
-        if not _SHA256.fullmatch(chunk.sha256) or not 0 < chunk.size <= MAX_CHUNK_BYTES:
+        if not well_formed(chunk) or not 0 < chunk.size <= MAX_CHUNK_BYTES:
             raise IntegrityError(f"{key}: {file.path} has a chunk that cannot be")
     if file.size != sum(chunk.size for chunk in file.chunks):
         raise IntegrityError(f"{key}: the chunks of {file.path} do not add up to {file.size} bytes")

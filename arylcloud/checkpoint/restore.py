@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -13,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from arylcloud.checkpoint.chunks import pieces_of, sha256, write_all
+from arylcloud.checkpoint.chunks import pieces_of, write_all
+from arylcloud.checkpoint.digests import Check, sound
 from arylcloud.checkpoint.manifest import list_manifests, next_number, read_manifest
-from arylcloud.checkpoint.store import Buffer, LocalStoreError, local_file, map_error, view
+from arylcloud.checkpoint.store import Buffer, LocalStoreError, local_file, map_error, stream
 from arylcloud.core.errors import IntegrityError
 from arylcloud.core.ports import ObjectStore
 from arylcloud.core.protocol import ChunkRef, FileEntry, Manifest, chunk_key
@@ -109,7 +109,7 @@ def _file_holds(path: Path, file: FileEntry) -> bool:
         return False
     try:
         with path.open("rb") as source:
-            return all(sha256(source.read(chunk.size)) == chunk.sha256 for chunk in file.chunks)
+            return all(sound(source.read(chunk.size), chunk) for chunk in file.chunks)
     except PermissionError:
         return False
 
@@ -264,7 +264,7 @@ def local_chunk(path: Path, offset: int, chunk: ChunkRef) -> bytes | None:
             data = source.read(chunk.size)
     except OSError:
         return None
-    return data if _sound(data, chunk) else None
+    return data if sound(data, chunk) else None
 
 
 def fetch(store: ObjectStore, chunk: ChunkRef, path: Path, offset: int) -> None:
@@ -276,26 +276,31 @@ def fetch(store: ObjectStore, chunk: ChunkRef, path: Path, offset: int) -> None:
     if source is not None and _copied(source, chunk, path, offset):
         return
     # not here, or not as it should be: what is wrong with it, the store itself says
-    data = view(store, key)
-    if data is None:
+    pieces = stream(store, key)
+    if pieces is None:
         raise IntegrityError(f"{key} is missing", code="missing")
-    if not _sound(data, chunk):
+    if not _laid_down(pieces, chunk, path, offset):
         raise IntegrityError(f"{key} is damaged: its digest does not hold", code="digest")
-    write_at(path, offset, data)
 
 
 def _copied(source: Path, chunk: ChunkRef, path: Path, offset: int) -> bool:
     """False: ``source`` cannot be read, or is not this chunk. Raises OSError for ``path``."""
+    return _laid_down(_readable(source, chunk.size), chunk, path, offset)
+
+
+def _laid_down(pieces: Iterable[Buffer], chunk: ChunkRef, path: Path, offset: int) -> bool:
+    """False: they are not this chunk. Never past its end: what lies there is another's."""
     target = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        digest, end = hashlib.sha256(), offset
-        for piece in _readable(source, chunk.size):
-            digest.update(piece)
-            write_all(target, end, piece)
-            end += len(piece)
+        check = Check(chunk)
+        for piece in pieces:
+            if not check.update(piece):
+                return False
+            write_all(target, offset, piece)
+            offset += len(piece)
     finally:
         os.close(target)
-    return end - offset == chunk.size and digest.hexdigest() == chunk.sha256
+    return check.holds()
 
 
 def _readable(source: Path, size: int) -> Iterator[memoryview]:
@@ -311,7 +316,3 @@ def _readable(source: Path, size: int) -> Iterator[memoryview]:
         return
     finally:
         os.close(handle)
-
-
-def _sound(data: Buffer, chunk: ChunkRef) -> bool:
-    return len(data) == chunk.size and sha256(data) == chunk.sha256

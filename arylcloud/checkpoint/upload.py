@@ -21,9 +21,9 @@ from arylcloud.checkpoint.chunks import (
     changed,
     read_span,
     scan,
-    sha256,
     spans,
 )
+from arylcloud.checkpoint.digests import named
 from arylcloud.checkpoint.drafts import Announcer
 from arylcloud.checkpoint.incoming import Incoming
 from arylcloud.checkpoint.manifest import listed_manifests, manifest_bytes, seal, storable_folder
@@ -297,20 +297,19 @@ class _Work:
 
     def chunk(self, file: SourceFile, offset: int, length: int) -> ChunkRef:
         if self._incoming is not None and not self._unchanged and self._incoming.ample(length):
-            digest, kept = self._incoming.bring(
-                file, offset, length, lambda digest: self._new(digest, file, offset, length)
+            chunk, kept = self._incoming.bring(
+                file, offset, length, lambda chunk: self._new(chunk.sha256, file, offset, length)
             )
             if kept:
-                self._written(digest, length)
+                self._written(chunk)
         else:
-            digest, data = _read(file, offset, length)
-            if self._new(digest, file, offset, length):
+            chunk, data = _read(file, offset, length)
+            if self._new(chunk.sha256, file, offset, length):
                 if self._incoming is not None:
                     self._incoming.fits(length)
-                self._write(digest, data)
+                self._write(chunk, data)
         if self._progress is not None:
             self._progress(length)
-        chunk = ChunkRef(sha256=digest, size=length)
         if self._announcer is not None:
             self._announcer.sent(file, offset, chunk)
         return chunk
@@ -329,22 +328,21 @@ class _Work:
             self._unchanged = known
             return not known
 
-    def _write(self, digest: str, data: bytes) -> None:
-        self._store.put(chunk_key(digest), data)
-        self._written(digest, len(data))
+    def _write(self, chunk: ChunkRef, data: bytes) -> None:
+        self._store.put(chunk_key(chunk.sha256), data)
+        self._written(chunk)
 
-    def _written(self, digest: str, size: int) -> None:
+    def _written(self, chunk: ChunkRef) -> None:
         with self._lock:
-            self.uploaded_bytes += size
-            self.sent[digest] = size
+            self.uploaded_bytes += chunk.size
+            self.sent[chunk.sha256] = chunk.size
 
 
-def _read(file: SourceFile, offset: int, length: int) -> tuple[str, bytes]:
-    """(sha256, bytes)."""
+def _read(file: SourceFile, offset: int, length: int) -> tuple[ChunkRef, bytes]:
     try:
         data = read_span(file, offset, length)
     except FileNotFoundError as error:
         raise changed(file.name) from error
     except OSError as error:
         raise unreadable(error, f"cannot read {file.path}") from error
-    return sha256(data), data
+    return named(data), data

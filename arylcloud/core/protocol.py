@@ -343,7 +343,10 @@ class ExecResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkRef:
     sha256: str
+    """Its name in the store."""
     size: int
+    blake3: str | None = None
+    """By which it is checked where that can be done, for it is quicker; None = its writer could not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

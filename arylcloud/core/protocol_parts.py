@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arylcloud.core.codec import SCHEMA_VERSION
-from arylcloud.core.protocol import PARTS_PREFIX, FileEntry
+from arylcloud.core.protocol import PARTS_PREFIX, ChunkRef, FileEntry
 
 
 def part_call_key(epoch: int, number: int) -> str:
@@ -63,8 +63,7 @@ class DraftChunk:
     file: int
     """Index into the draft's files."""
     offset: int
-    sha256: str
-    size: int
+    ref: ChunkRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from arylcloud.checkpoint.upload import Uploader
 from arylcloud.core.clock import ManualClock
 from arylcloud.core.codec import dumps, loads
 from arylcloud.core.errors import IntegrityError, StoreError
-from arylcloud.core.protocol import CHUNKS_PREFIX, ChunkRef, Manifest
+from arylcloud.core.protocol import CHUNKS_PREFIX, ChunkRef, Manifest, chunk_key
 from arylcloud.core.protocol_parts import Draft, DraftChunk, DraftFile, draft_key
 
 CHUNK = 64
@@ -110,7 +110,7 @@ def test_each_chunk_is_fetched_once_and_most_before_the_manifest(world: World) -
 def test_chunks_are_announced_only_once_they_are_there(world: World) -> None:
     world.send()
     manifest_free = {info.key.rpartition("/")[2] for info in world.store.list(CHUNKS_PREFIX)}
-    assert {chunk.sha256 for draft in world.drafts() for chunk in draft.chunks} <= manifest_free
+    assert {chunk.ref.sha256 for draft in world.drafts() for chunk in draft.chunks} <= manifest_free
 
 
 def test_a_second_save_of_the_same_drain_begins_anew(world: World) -> None:
@@ -239,12 +239,23 @@ def test_what_drafts_say_differs_from_the_manifest_is_fetched_again(world: World
     manifest = world.send()
     drafts = world.drafts()
     chunks = drafts[0].chunks
-    wrong = tuple(
-        replace(chunk, sha256=chunks[1].sha256) if n == 0 else chunk for n, chunk in enumerate(chunks)
-    )
+    wrong = tuple(replace(chunk, ref=chunks[1].ref) if n == 0 else chunk for n, chunk in enumerate(chunks))
     world.store.put(draft_key(2, 1), dumps(replace(drafts[0], chunks=wrong)))
     world.follow()
     world.whole(manifest)
+
+
+def test_a_draft_with_another_quick_digest_is_fetched_again(world: World) -> None:
+    """By SHA-256 it is what the manifest names; what would be checked first is another chunk's."""
+    manifest = world.send()
+    drafts = world.drafts()
+    first, second, *rest = drafts[0].chunks
+    wrong = replace(first, ref=replace(first.ref, blake3=second.ref.blake3))
+    world.store.put(draft_key(2, 1), dumps(replace(drafts[0], chunks=(wrong, second, *rest))))
+    world.store.put(chunk_key(first.ref.sha256), world.store.get(chunk_key(second.ref.sha256)) or b"")
+    world.follow()
+    with pytest.raises(IntegrityError, match="damaged"):
+        world.copy.complete(manifest)
 
 
 FILE = DraftFile(path="a", size=100)
@@ -252,7 +263,7 @@ GOOD = Draft(job_id="j", epoch=2, number=1, directory="step-1", chunk_bytes=CHUN
 
 
 def _chunk(file: int = 0, offset: int = 0, size: int = CHUNK, sha256: str = "0" * 64) -> DraftChunk:
-    return DraftChunk(file=file, offset=offset, size=size, sha256=sha256)
+    return DraftChunk(file=file, offset=offset, ref=ChunkRef(size=size, sha256=sha256))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import manifests
 
-from arylcloud.checkpoint.chunks import sha256
+from arylcloud.checkpoint.digests import sha256
 from arylcloud.checkpoint.manifest import list_manifests, manifest_bytes
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.retention import GRACE_S, SETTLE_S, Prune, one_per, plan_prune, prune

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.manifests import manifest
 
-from arylcloud.checkpoint.chunks import sha256
+from arylcloud.checkpoint.digests import sha256
 from arylcloud.checkpoint.manifest import manifest_bytes, seal
 from arylcloud.checkpoint.memory import MemoryStore
 from arylcloud.checkpoint.restore import list_manifests, read_manifest

@@ -20,7 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arylcloud.agent.saved import complete
-from arylcloud.checkpoint.chunks import sha256, spans, write_all
+from arylcloud.checkpoint.chunks import spans, write_all
+from arylcloud.checkpoint.digests import sha256
 from arylcloud.checkpoint.keys import is_temporary
 from arylcloud.checkpoint.manifest import check_files, manifest_bytes, parse_manifest, seal
 from arylcloud.checkpoint.memory import MemoryStore
