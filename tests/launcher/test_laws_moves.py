@@ -22,7 +22,8 @@ from support.situation import (
 )
 
 from arylcloud.core import events as ev
-from arylcloud.core.job import MigrateSpec
+from arylcloud.core.job import Constraints, InlineRate, MigrateSpec, ProfileRef, Work
+from arylcloud.core.offer import Market
 from arylcloud.core.phases import JobPhase, LeasePhase
 from arylcloud.core.ports import PricePoint
 from arylcloud.core.protocol import AgentPhase
@@ -435,3 +436,90 @@ def test_what_it_is_called() -> None:
     d = moving()
     assert migration.phase(d) == (JobPhase.MIGRATING, "migrate", f"{HERE.key} → {WEST.key}: cheaper")
     assert migration.phase(draft(A)) is None
+
+
+# ---------------------------------------------------------------- how many are enough
+
+
+RATES = ProfileRef(rates=(InlineRate(gpu="V100", count=1, rate=1.0),), unit="steps/s")
+BY_POLICY = elastic(
+    2, 4, constraints=Constraints(deadline_s=9000.0), profile=RATES, work=Work(amount=9.0, unit="steps")
+)
+"""Where a policy keeps the deadline."""
+DEAR = replace(WEST, market=Market.ON_DEMAND)
+
+
+def goes_on(old: list[Lease], new: int, job: Any = BY_POLICY, **more: Any) -> bool:
+    """Of a move that wants four: does it go on with ``new`` machines there?"""
+    there = [
+        replace(TARGET, lease_id=f"new-{n}", index=n, attempt=20 + n, offer=more.get("to", WEST))
+        for n in range(new)
+    ]
+    move = replace(MOVE, nodes=4, forced=more.get("forced", False))
+    d = step(
+        *(*old, *there),
+        job=job,
+        advice=None,
+        epochs=[epoch(1, *old)],
+        beats=[beat(one) for one in old],
+        state={"migration": move, "migration_at_s": BEGUN_S, "size": 4, **more.get("state", {})},
+    )
+    found = over(d)
+    assert found is None or found.text.startswith("the new machine is not to be had")
+    return found is None
+
+
+def gang(count: int, **changes: Any) -> list[Lease]:
+    return [lease(n, **changes) for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("old", "least"),
+    [
+        (gang(4), 4),
+        (gang(3), 3),
+        (gang(2), 2),
+        (gang(1), 2),
+        ([*gang(3), lease(3, phase=LeasePhase.DOOMED)], 3),
+        (gang(4, offer=DEAR), 2),
+        ([*gang(3), lease(3, offer=DEAR)], 2),
+        (gang(5), 4),
+    ],
+    ids=["4", "3", "2", "1 of 2 at least", "4, of which one goes", "on demand", "one on demand", "5"],
+)
+def test_by_a_policy_on_spot_as_many_as_are_at_work(old: list[Lease], least: int) -> None:
+    assert [goes_on(old, new) for new in range(1, 5)] == [new >= least for new in range(1, 5)]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"to": DEAR},
+        {"forced": True},
+        {"state": {"size_pinned": True}},
+        {"job": elastic(2, 4)},
+        {"state": {"queued": True}},
+    ],
+    ids=["to on demand", "asked for", "a size asked for", "by no policy", "of a queue"],
+)
+def test_else_all_that_it_wants(more: dict[str, Any]) -> None:
+    for old in (gang(2), gang(2, offer=DEAR)):
+        assert not goes_on(old, 3, **more)
+        assert goes_on(old, 4, **more)
+
+
+def test_one_of_them_on_demand_is_a_move_to_on_demand() -> None:
+    """(Places of one offer: a mixture is of two moves, and the dearer rule holds.)"""
+    mixed = [
+        replace(TARGET, lease_id=f"new-{n}", index=n, attempt=20 + n, offer=DEAR if n else WEST)
+        for n in range(3)
+    ]
+    d = step(
+        *(*gang(2), *mixed),
+        job=BY_POLICY,
+        advice=None,
+        epochs=[epoch(1, *gang(2))],
+        beats=[beat(one) for one in gang(2)],
+        state={"migration": replace(MOVE, nodes=4), "migration_at_s": BEGUN_S, "size": 4},
+    )
+    assert over(d) is not None
