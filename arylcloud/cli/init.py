@@ -1,4 +1,4 @@
-"""``arylcloud init``: a commented job file that ``plan`` accepts as it is."""
+"""``arylcloud init``: a commented job file that ``plan`` accepts as it is, and something for it to run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from arylcloud.core.job import JobSpec
 
 app = typer.Typer(add_completion=False)
+
+SCRIPT = "train.py"
+RUN = f"python3 {SCRIPT}"  # Ubuntu, as the clouds have it, knows no `python`
 
 
 @app.command()
@@ -35,7 +38,8 @@ def init(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Write a commented job file, from flags or from a few questions."""
+    """Write a commented job file, from flags or from a few questions; and train.py, a small training to
+    start from, where no other command is named and no train.py is there."""
     from arylcloud.cli.jobfile import load_job
     from arylcloud.cli.jobtemplate import Answers, render
     from arylcloud.cli.output import emit_json, note
@@ -45,7 +49,7 @@ def init(
         raise UsageError(f"{path} exists", hint="--force overwrites it")
     answers = Answers(
         name=name or path.absolute().parent.name or "job",
-        run=run or "python train.py",
+        run=run or RUN,
         gpus=gpus or "",
         profile=profile or "",
         work=work or "",
@@ -69,11 +73,31 @@ def init(
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
+        script = _script_beside(path) if answers.run == RUN else None
     except OSError as error:
         raise LocalStateError(f"{path}: cannot be written: {error.strerror or error}") from error
     if json_:
-        emit_json({"path": str(path), "name": answers.name})
-    note(f"wrote {path}; next: `arylcloud plan {path}`")
+        emit_json({"path": str(path), "name": answers.name, "script": str(script) if script else None})
+    if script is not None:
+        note(f"wrote {script}: it trains on Python alone, for about 10 s; put yours in its place")
+    note(
+        f"wrote {path}; next: `arylcloud plan {path}`, or on this machine, for nothing: "
+        f"`arylcloud launch {path} --infra local`"
+    )
+
+
+def _script_beside(path: Path) -> Path | None:
+    """A train.py where the job file looks for it. One that is there is somebody's work: it stays, with
+    ``--force``, too."""
+    from importlib.resources import files
+
+    script = path.with_name(SCRIPT)
+    try:
+        with script.open("x", encoding="utf-8") as out:
+            out.write(files("arylcloud.cli").joinpath("starter.py").read_text(encoding="utf-8"))
+    except FileExistsError:
+        return None
+    return script
 
 
 def _check_profile(spec: JobSpec) -> None:

@@ -29,7 +29,7 @@ def test_init_without_anything_is_a_valid_file_too(
 ) -> None:
     path = tmp_path / "job.yaml"
     assert run(["init", str(path)]) == 0
-    assert load_job(path)[0].run == "python train.py"
+    assert load_job(path)[0].run == "python3 train.py"
     assert run(["plan", str(path), "--json"]) == 0
     assert "no profile" in json.loads(capsys.readouterr().out)["chosen"]["why"]
 
