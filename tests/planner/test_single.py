@@ -351,11 +351,29 @@ def test_names_that_nobody_knows_are_usage_errors_with_the_nearest() -> None:
 
 def test_without_a_profile_no_totals_are_invented() -> None:
     rows = [offer("aws/us-east-1"), offer("aws/us-east-1", "a1", "A100", usd_per_hour=6.0)]
-    for spec in (job(profile=None), job(work=None)):
+    named = Resources(accelerators=tuple(Accelerator(gpu=gpu, count=1) for gpu in ("V100", "A100")))
+    for spec in (job(profile=None, resources=named), job(work=None)):
         found = plan(spec, *rows)
         assert found.chosen.offer.gpu == "A100"
         assert (found.chosen.usd, found.chosen.hours, found.chosen.throughput) == (None, None, None)
         assert any(text.startswith("no ") for text in found.why)
+
+
+def test_a_job_that_names_neither_gpu_nor_profile_gets_the_cheapest_machine() -> None:
+    """Dollars per TFLOP-hour would put the largest first, and nothing says that the job is large."""
+    rows = [
+        offer("aws/us-east-1"),
+        offer("aws/us-east-1", "a1", "A100", usd_per_hour=6.0),
+        offer("aws/us-east-1", "b8", "B200", gpu_count=8, usd_per_hour=13.0),
+        offer("aws/us-east-1", "k1", "NOBODYS-9", usd_per_hour=7.0),  # its peak is not known
+    ]
+    found = plan(job(profile=None), *rows)
+    assert [c.offer.instance_type for c in found.candidates] == ["v1", "a1", "k1", "b8"]
+    assert found.chosen.usd is None
+    assert "per hour alone" in found.why[0]
+    assert any("resources: accelerators" in text for text in found.why)
+    types = Resources(instance_types=("v1", "a1", "b8"))
+    assert plan(job(profile=None, resources=types), *rows).chosen.offer.instance_type == "b8"
 
 
 def test_why_names_the_next_best_and_what_flips_it() -> None:
