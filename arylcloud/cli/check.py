@@ -58,7 +58,7 @@ def check(
         ladders, nodes, until_s, clouds = _of_job(job, places)
     else:
         ladders, nodes, until_s = _of_infra(infra or [], places)
-    found: list[Finding] = []
+    found: list[Finding] = [] if ladders else [_needs_nothing()]
     asked_of = sorted({ladder.offers[0].cloud for ladder in ladders})
     absent: list[MissingExtraError] = []
     for cloud in asked_of:
@@ -80,7 +80,11 @@ def check(
         store = looked_at(cloud, here[0].offers[0].region, places)
         found += [store] if store is not None else []
     if absent and len(absent) == len(asked_of):
-        raise absent[0]
+        raise MissingExtraError(
+            f"no cloud's SDK is installed here: {'; '.join(error.message for error in absent)}",
+            hint=f"{absent[0].hint}, or another's; the local cloud needs none: "
+            f"`arylcloud launch {job} --infra local`",
+        )
     bare = {f.cloud for f in found if clouds is not None and f.cloud not in clouds and not_set_up(f)}
     if len(bare) + len(absent) < len(asked_of):  # else nothing is left to launch on, and that is why
         found = [_not_set_up(f.cloud, f.said, f.remedy) if f.cloud in bare else f for f in found]
@@ -119,11 +123,24 @@ def _not_set_up(cloud: str, why: str, remedy: str | None) -> Finding:
     )
 
 
+def _needs_nothing() -> Finding:
+    from arylcloud.cli.compose import LOCAL
+    from arylcloud.core.ports import Finding, Verdict
+
+    return Finding(
+        cloud=LOCAL,
+        region=None,
+        subject="set up",
+        verdict=Verdict.OK,
+        said="it is this machine, and asks for no account, quota or image",
+    )
+
+
 def _of_job(job: Path, places: Folders) -> tuple[list[Ladder], int, float | None, frozenset[str]]:
     """The job's best offers on clouds that can be checked, and the clouds that it names; one that it forbids
-    is not among them."""
+    is not among them. None of a job for the local cloud alone."""
     from arylcloud.cli.checking import Ladder
-    from arylcloud.cli.compose import make_plan, named_clouds
+    from arylcloud.cli.compose import LOCAL, make_plan, named_clouds
     from arylcloud.cli.jobfile import Overrides, load_job
     from arylcloud.providers.registry import CHECKS
 
@@ -135,18 +152,21 @@ def _of_job(job: Path, places: Folders) -> tuple[list[Ladder], int, float | None
         if candidate.offer.cloud in CHECKS:
             there.append(candidate.offer)
     ladders = [Ladder(offers=tuple(there), want=OFFERS_PER_CLOUD) for there in chosen.values() if there]
-    if not ladders:
+    named = named_clouds(spec)
+    if not ladders and named != {LOCAL}:
         raise UsageError(
             f"{spec.name}: no offer on a cloud that can be checked", hint=f"known: {', '.join(CHECKS)}"
         )
     hours = plan.chosen.hours
     until_s = None if hours is None else time.time() + hours.p90 * 3600
-    return ladders, plan.chosen.nodes, until_s, named_clouds(spec)
+    return ladders, plan.chosen.nodes, until_s, named
 
 
 def _of_infra(infra: list[str], places: Folders) -> tuple[list[Ladder], int, float | None]:
-    """The cheapest GPU offer of each market there, and what comes after it: the first that is sold counts."""
+    """The cheapest GPU offer of each market there, and what comes after it: the first that is sold counts.
+    None of the local cloud."""
     from arylcloud.cli.checking import MOST, Ladder
+    from arylcloud.cli.compose import LOCAL
     from arylcloud.cli.places import parse_infra
     from arylcloud.core.offer import Market
     from arylcloud.pricing.catalogue import load
@@ -158,6 +178,8 @@ def _of_infra(infra: list[str], places: Folders) -> tuple[list[Ladder], int, flo
     ladders: list[Ladder] = []
     for text in infra:
         cloud, _, _ = parse_infra(text, what="--infra")
+        if cloud == LOCAL:
+            continue
         if cloud not in CHECKS:
             raise UsageError(f"--infra: {text!r} cannot be checked", hint=f"known: {', '.join(CHECKS)}")
         for market in (Market.SPOT, Market.ON_DEMAND):
@@ -170,7 +192,7 @@ def _of_infra(infra: list[str], places: Folders) -> tuple[list[Ladder], int, flo
                     break
             if first:
                 ladders.append(Ladder(offers=tuple(first.values()), want=1))
-    if not ladders:
+    if not ladders and any(parse_infra(text, what="--infra")[0] != LOCAL for text in infra):
         raise UsageError(
             f"the catalogue has no GPU in {', '.join(infra)}", hint="`arylcloud prices --refresh`"
         )

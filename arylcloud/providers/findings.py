@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from arylcloud.core.errors import ArylError
+from arylcloud.core.errors import ArylError, MissingExtraError
 from arylcloud.core.offer import Offer
 from arylcloud.core.ports import Finding, Verdict
 
@@ -72,8 +72,11 @@ class Findings:
         return self.say(region, subject, Verdict.FAILED, error.message, error.hint)
 
     def answer(self, region: str | None, subject: str, ask: Callable[[], str]) -> Finding:
-        """OK with what ``ask`` returns, FAILED with what it raises."""
+        """OK with what ``ask`` returns, FAILED with what it raises. MissingExtraError is raised: that the
+        cloud's SDK is not installed is nothing that the cloud has said."""
         try:
             return self.say(region, subject, Verdict.OK, ask())
+        except MissingExtraError:
+            raise
         except ArylError as error:
             return self.failed(region, subject, error)

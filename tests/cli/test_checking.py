@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -174,8 +176,38 @@ def test_a_cloud_that_nobody_named_and_that_is_not_set_up_is_no_fault(
     assert "azure needs its SDK" in capsys.readouterr().err
     there.clear()
     assert run(["check", str(job)]) == 2
+    said = capsys.readouterr().err
+    assert "aws needs its SDK; azure needs its SDK; gcp needs its SDK" in said
+    assert f"`arylcloud launch {job} --infra local`" in said
     assert run(["check", "aws"]) == 2
     assert "`arylcloud check --infra aws`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["botocore", "google.auth", "azure.identity", "azure.core"])
+def test_a_missing_sdk_is_not_a_missing_right(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the real adapters: the exit code is that of the extra to install, not that of a sign-in."""
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(tmp_path / "home"))
+    for loaded in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
+        monkeypatch.setitem(sys.modules, loaded, None)
+    monkeypatch.setitem(sys.modules, module, None)
+    cloud = {"botocore": "aws", "google": "gcp", "azure": "azure"}[module.partition(".")[0]]
+    assert run(["check", "--infra", cloud, "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["kind"], error["hint"]) == ("missing_extra", f"pip install 'arylcloud[{cloud}]'")
+
+
+def test_the_local_cloud_asks_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("run: x\nresources: {infra: local}\n")
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(tmp_path / "home"))
+    for asked in ([str(job)], ["--infra", "local"]):
+        assert run(["check", *asked]) == 0
+        assert capsys.readouterr().out.startswith("ok       local: set up: it is this machine")
+    assert run(["check", "--infra", "pool"]) == 2
 
 
 def test_a_cloud_without_credentials_that_nobody_named_is_not_set_up(
