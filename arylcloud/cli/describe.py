@@ -10,6 +10,7 @@ from arylcloud.cli.output import rate, seconds, usd
 from arylcloud.cli.pipelines import pipelines_text
 from arylcloud.core import events as ev
 from arylcloud.core.phases import JobPhase
+from arylcloud.core.units import say_usd_limit
 
 if TYPE_CHECKING:
     from arylcloud.launcher.state import JobState
@@ -176,7 +177,7 @@ def limits_text(limits: ev.LimitsChanged) -> str:
     """``budget $20.00, deadline 36.0 h after its submission``."""
     parts = []
     if limits.budget_usd is not None:
-        parts.append(f"budget {usd(limits.budget_usd)}")
+        parts.append(f"budget {say_usd_limit(limits.budget_usd)}")
     if limits.deadline_s is not None:
         parts.append(f"deadline {seconds(limits.deadline_s)} after its submission")
     if limits.max_runtime_s is not None:

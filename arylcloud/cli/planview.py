@@ -81,19 +81,18 @@ def is_utf8() -> bool:
 
 
 def _limits(plan: Plan) -> str:
-    from arylcloud.cli.output import usd
-    from arylcloud.core.units import say_limit
+    from arylcloud.core.units import say_limit, say_usd_limit
 
     limits = plan.job.constraints
     parts = []
     if limits.deadline_s is not None:
         parts.append(f"deadline {say_limit(limits.deadline_s)}")
     if limits.budget_usd is not None:
-        parts.append(f"budget {usd(limits.budget_usd)}")
+        parts.append(f"budget {say_usd_limit(limits.budget_usd)}")
     if limits.max_runtime_s is not None:
         parts.append(f"max_runtime {say_limit(limits.max_runtime_s)}")
     if limits.max_usd_per_hour is not None:
-        parts.append(f"≤ {usd(limits.max_usd_per_hour)}/h per machine")
+        parts.append(f"≤ {say_usd_limit(limits.max_usd_per_hour)}/h per machine")
     if limits.priced_since_s is not None:
         from arylcloud.pricing.table import format_as_of
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from arylcloud.cli.output import hours, rate, seconds, stdout
 from arylcloud.cli.report import LOCAL_DOLLARS, NOT_INCLUDED, local_only, minimum_of
 from arylcloud.cli.report_plan import beside_plan
+from arylcloud.core.units import say_usd_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +81,7 @@ def cost_line(r: Report) -> Text:
     if r.budget_usd is not None:
         least = "" if r.total_micro is not None else "at least "
         part = of_limit(r.known_micro / 1e6 / r.budget_usd)
-        line.append(f"  ({least}{part} of the budget of ${r.budget_usd:,.2f})")
+        line.append(f"  ({least}{part} of the budget of {say_usd_limit(r.budget_usd)})")
     return line
 
 

@@ -88,7 +88,7 @@ def checked_limits(state: JobState, typed: NewLimits, now_s: float) -> LimitsCha
 def refuse_used_up(state: JobState, limits: LimitsChanged | None, now_s: float) -> None:
     """OverBudget (104) where a limit is used up already: its launcher would end the job again at once."""
     from arylcloud.core.errors import OverBudget
-    from arylcloud.core.units import say_duration, say_usd
+    from arylcloud.core.units import say_duration, say_usd, say_usd_limit
     from arylcloud.launcher.limits import trained_market_s
     from arylcloud.launcher.reconcile.caps import BUDGET_SLACK, RUNTIME_SLACK
     from arylcloud.launcher.spent import spent_for_limits_usd
@@ -100,7 +100,7 @@ def refuse_used_up(state: JobState, limits: LimitsChanged | None, now_s: float) 
     spent = spent_for_limits_usd(state, now_s)
     if budget_usd is not None and spent is not None and spent >= budget_usd * (1 - BUDGET_SLACK):
         raise OverBudget(
-            f"{state.job_id} has spent {say_usd(spent)} of a budget of {say_usd(budget_usd)}",
+            f"{state.job_id} has spent {say_usd(spent)} of a budget of {say_usd_limit(budget_usd)}",
             hint=f"{again}budget USD`: of the whole job, what is spent included",
         )
     ran_s = trained_market_s(state, now_s)

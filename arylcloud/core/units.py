@@ -226,6 +226,18 @@ def say_usd(usd: float) -> str:
     return "< $0.01" if 0 < usd < 0.005 else f"${usd:,.2f}"
 
 
+def say_usd_limit(usd: float) -> str:
+    """A limit in dollars as it was said: to the cent where that is all of it, else nothing is rounded away.
+
+    >>> [say_usd_limit(usd) for usd in (500.0, 1200.5, 0.004, 12.345, 0.1 + 0.2, 1e-7)]
+    ['$500.00', '$1,200.50', '$0.004', '$12.345', '$0.30', '$1e-07']
+    """
+    for digits in range(2, 7):
+        if abs(round(usd, digits) - usd) < 1e-9:
+            return f"${usd:,.{digits}f}"
+    return f"${usd:g}" if usd < 1 else f"${usd:,.6f}"
+
+
 def say_usd_over(usd: float, limit_usd: float) -> str:
     """Money that is more than a limit, with as many decimals as it takes to read so.
 

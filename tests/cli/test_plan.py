@@ -211,6 +211,13 @@ def test_a_job_without_profile_shows_no_totals(tmp_path: Path, capsys: pytest.Ca
     assert "no profile" in capsys.readouterr().out
 
 
+def test_limits_below_a_cent_are_said_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("run: x\nresources: {accelerators: 'T4:1'}\naryl: {budget: 0.004, max_usd_per_hour: 9}\n")
+    assert run(["plan", str(path)]) == 0
+    assert "budget $0.004 · ≤ $9.00/h per machine" in capsys.readouterr().out
+
+
 def test_a_plan_file_comes_back_and_a_changed_one_does_not(job: Path, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     assert run(["plan", str(job), "-o", str(path)]) == 0

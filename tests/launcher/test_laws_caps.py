@@ -69,6 +69,9 @@ def test_it_ends_while_the_last_save_can_still_be_paid() -> None:
     found = caps.reached(budget(0.0499, usd=0.05))
     assert found is not None
     assert found[1] == "$0.05 of a budget of $0.05 is spent", "less than a cent is kept: not worth a word"
+    found = caps.reached(budget(0.004, usd=0.004))
+    assert found is not None
+    assert found[1] == "< $0.01 of a budget of $0.004 is spent"
     free = budget(1e9)
     free.state = replace(free.state, spec=spec())
     assert code(free) is None

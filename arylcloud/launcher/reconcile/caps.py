@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from arylcloud.core import events as ev
-from arylcloud.core.units import say_duration
+from arylcloud.core.units import say_duration, say_usd, say_usd_limit
 from arylcloud.launcher.limits import burn_usd_per_hour, reserve_usd, running, trained_market_s
 from arylcloud.launcher.reconcile.draft import Draft
 from arylcloud.launcher.spent import unpriced
@@ -48,11 +48,12 @@ def _budget(d: Draft) -> tuple[str, str, None] | None:
     slack = 0.0 if running(d.state) or not d.state.epochs else BUDGET_SLACK * budget_usd
     if spent >= budget_usd - max(kept, slack):
         rest = f"; ${kept:.2f} is kept for the last save" if kept >= 0.005 and spent < budget_usd else ""
-        return "over_budget", f"${spent:.2f} of a budget of ${budget_usd:.2f} is spent{rest}", None
+        text = f"{say_usd(spent)} of a budget of {say_usd_limit(budget_usd)} is spent{rest}"
+        return "over_budget", text, None
     if spent >= WARN_SHARE * budget_usd and "budget" not in d.state.limits_near:
         left_h = (budget_usd - kept - spent) / burn if burn else None
         lasts = "" if left_h is None else f"; at ${burn:.2f}/h the rest lasts {_hours(left_h)}"
-        text = f"${spent:.2f} of ${budget_usd:.2f} is spent{lasts}; then it saves and stops"
+        text = f"{say_usd(spent)} of {say_usd_limit(budget_usd)} is spent{lasts}; then it saves and stops"
         d.note(ev.LimitNear(limit="budget", text=text))
         d.notify("near:budget", f"{d.state.job_id}: budget: {text}")
     return None
