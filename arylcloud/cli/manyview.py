@@ -197,7 +197,17 @@ def _baselines(plan: ManyPlan, columns: int) -> str:
         count = [] if not late else [str(b.late or 0)]
         rows.append([b.name, usd(b.usd), say_duration(b.hours * 3600), *count, b.title])
     heads = ["beside", "$ mean", "last ends", *(["late"] if late else []), "what it is"]
-    if columns < WIDE:
-        heads, rows = heads[:-1], [row[:-1] for row in rows]
+    legend = ["beside: the same jobs on the same offers, shared out in other ways; last ends: p50"]
+    if late:
+        legend.append("late: jobs that would miss their deadline")
     right = frozenset(range(1, 3 + late))
-    return table(heads, rows, right=right, shrink=(len(heads) - 1,), columns=columns)
+    told = paragraph("; ".join(legend), columns=columns, first="    ", rest="    ")
+    if columns >= WIDE:
+        return f"{table(heads, rows, right=right, shrink=(len(heads) - 1,), columns=columns)}\n{told}"
+    found = table(heads[:-1], [row[:-1] for row in rows], right=right, shrink=(0,), columns=columns)
+    head, *lines = found.splitlines()
+    for line, row in zip(lines, rows, strict=True):
+        head += f"\n{line}"
+        if row[-1]:
+            head += "\n" + paragraph(row[-1], columns=columns, first="    ", rest="      ")
+    return f"{head}\n{told}"

@@ -105,7 +105,7 @@ def test_the_screen_fits(
     flat = " ".join(out.split())
     for text in ("3 jobs · policy", "ends p50-p90", "deadline", "$ mean", "there are", "GPU-h", "beside",
                  "all jobs: $", "alone", "isolated", "what binds", "what the figures rest on",
-                 "p90: pessimistic"):  # fmt: skip
+                 "p90: pessimistic", "beside: the same jobs", "an equal part of every"):  # fmt: skip
         assert text in flat, text
     assert "\x1b" not in out
     if not more:
