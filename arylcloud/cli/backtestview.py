@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from rich.table import Table
+
     from arylcloud.simulation.deadline.sweep import Backtest
 
 MARKS: Final = (0.0, 0.1, 0.5, 0.9, 1.0)
@@ -37,17 +39,41 @@ def _marks(made: Backtest) -> tuple[dict[str, list[float]], float]:
     return found, max([made.on_demand_usd, *(marks[-1] for marks in found.values())])
 
 
+HEADS: Final = (
+    "mean\ncost", "p90\ncost", "over on\ndemand", "over\noptimum", "late", "taken\nback", "moves",
+    "hours on\ndemand", "hours\nto end",
+)  # fmt: skip
+SHORT: Final = ("mean", "p90", "/od", "/opt", "late", "back", "moves", "od h", "end h")
+"""The same where the names of policies would not fit beside them."""
+SHORT_MEANS: Final = (
+    "mean, p90: cost; /od, /opt: over that on demand, over the optimum's; back: taken back; "
+    "od h: hours on demand; end h: hours to end"
+)
+
+
 def show(made: Backtest, about: Mapping[str, Any]) -> None:
+    from arylcloud.cli.texttable import paragraph
+
+    screen = stdout()
+    table = _table(made, HEADS)
+    short = screen.measure(table, options=screen.options.update(width=1000)).maximum > screen.width
+    screen.print(_table(made, SHORT) if short else table)
+    if short:
+        sys.stdout.write(paragraph(SHORT_MEANS, columns=screen.width, first="  ", rest="  ") + "\n")
+    sys.stdout.write("\n" + strips(made, screen.width) + "\n")
+    note(_sentence(made, about))
+
+
+def _table(made: Backtest, heads: tuple[str, ...]) -> Table:
     from rich.table import Table
 
-    # on a narrow screen names fold; a figure that is cut off would be a wrong one
+    # on the narrowest screens names fold; a figure that is cut off would be a wrong one
     table = Table(box=None, pad_edge=False, padding=(0, 1), collapse_padding=True, header_style="bold")
     table.add_column("policy", overflow="fold", vertical="bottom")
     with_optimum = OPTIMUM in made.figures
-    heads = ["mean\ncost", "p90\ncost", "over on\ndemand"] + ["over\noptimum"] * with_optimum
-    heads += ["late", "taken\nback", "moves", "hours on\ndemand", "hours\nto end"]
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
+    for i, head in enumerate(heads):
+        if i != 3 or with_optimum:
+            table.add_column(head, justify="right", no_wrap=True)
     for name, f in made.figures.items():
         cells = [_usd(f.cost_mean, made), _usd(f.cost_p90, made), f"{f.cost_over_on_demand:.3f}"]
         cells += ["-" if f.cost_over_optimum is None else f"{f.cost_over_optimum:.3f}"] * with_optimum
@@ -57,9 +83,7 @@ def show(made: Backtest, about: Mapping[str, Any]) -> None:
             for x in (f.interruptions, f.moves, f.on_demand_h, f.finish_h_mean)
         ]
         table.add_row(name, *cells)
-    stdout().print(table)
-    sys.stdout.write("\n" + strips(made, stdout().width) + "\n")
-    note(_sentence(made, about))
+    return table
 
 
 def _sentence(made: Backtest, about: Mapping[str, Any]) -> str:

@@ -170,9 +170,14 @@ def test_no_line_is_wider_than_the_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, trace: str, columns: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    code, out, _err = call(capsys, "--trace", trace, "--policy", "greedy,uniform_progress", *SMALL)
+    names = ["greedy", "uniform_progress_any_zone", "skynomad"]
+    code, out, _err = call(capsys, "--trace", trace, "--policy", ",".join(names), *SMALL)
     assert code == 0
-    assert max(map(len, out.splitlines())) <= int(columns)
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    figures = [line.split()[0] for line in lines if "/" in line and line.split()[1].startswith("$")]
+    assert figures == [*names, "optimum"], "a name is whole, beside its figures"
+    assert ("od h: hours on demand" in out) is (columns == "80"), "what is short is said at length"
 
 
 def test_strips_leave_room_for_long_names() -> None:
