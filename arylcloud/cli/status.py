@@ -200,6 +200,9 @@ def _print(state: JobState, reading: Reading, problem: str | None, launcher: str
     if reading.saves is not None and (saves := saves_text(reading.saves, fixed=fixed)) is not None:
         row("saves", saves)
     row("cost", f"{usd(spent(state))} so far")
+    if (scale := state.market_clock.scale) != 1.0:
+        said = f"a second here is {seconds(scale)} there; all other times are of this clock"
+        row("clock", f"cost and deadline are in the local market's time: {said}")
     for lease in state.open_leases:
         since = seconds(time.time() - lease.intended_at_s)
         price = f"at {rate(lease.usd_per_hour)}"

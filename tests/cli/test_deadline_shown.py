@@ -48,6 +48,30 @@ def test_the_deadline_in_words(diary: Diary, now_s: float, said: str | None) -> 
     assert deadline_text(diary.state, now_s) == said
 
 
+@pytest.mark.parametrize("scale", [1.0, 600.0])
+def test_status_says_which_clock_is_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], scale: float
+) -> None:
+    """Machines are "ready for 8 s" by the wall's clock; cost and deadline are by the market's."""
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(tmp_path / "home"))
+    diary = due(20.0, scale=scale)
+    with Journal(folders().journal) as journal:
+        for record in diary.records:
+            journal.append(
+                JOB,
+                at_s=record.at_s,
+                writer="w",
+                event=record.event,
+                cause_id=None,
+                mirror=None,
+                strict=False,
+            )
+    assert run(["status"]) == 0
+    out = capsys.readouterr().out
+    assert ("a second here is 10 min there" in out) is (scale == 600.0)
+    assert ("clock" in out) is (scale == 600.0)
+
+
 @pytest.mark.parametrize(("since_h", "said"), [(2.9, "in 17.1 h"), (23.0, "late by 3.0 h")])
 def test_status_shows_it_in_both_forms(
     tmp_path: Path,
