@@ -154,6 +154,22 @@ def test_what_is_not_known_is_said_once_and_ends_nothing() -> None:
     assert not d.actions
 
 
+def test_what_has_no_known_price_is_said_once_and_the_rest_is_watched() -> None:
+    there = ev.Charged(what="egress", usd=0.0, gb=5.0, text="", unknown="traffic out of nowhere/west")
+    vague = {"charges": (there,)}
+    d = budget(1.0, state=vague)
+    assert code(d) is None
+    (unknown,) = events(d, ev.LimitUnknown)
+    assert (unknown.limit, "nowhere/west" in unknown.text) == ("budget", True)
+    (told,) = actions(d, act.Notify)
+    assert told.topic == "limit:budget"
+    assert "may be exceeded" in told.text
+    again = budget(1.0, state={**vague, "limits_unknown": frozenset({"budget"})})
+    assert code(again) is None
+    assert not again.actions
+    assert code(budget(10.0, state=vague)) == "over_budget", "what is known is over it"
+
+
 # ---------------------------------------------------------------- max_runtime
 
 
