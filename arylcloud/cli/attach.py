@@ -183,13 +183,14 @@ def _answer() -> str:
 
 def cost_line(state: JobState, total_usd: float | None) -> str:
     """The last line of every job: how it ended, after what, for how much."""
+    from arylcloud.cli.describe import spelled
     from arylcloud.core.phases import JobPhase
 
     word = {JobPhase.SUCCEEDED: "finished", JobPhase.STOPPED: "stopped", JobPhase.FAILED: "failed"}.get(
         state.phase, str(state.phase)
     )
     parts = [
-        f"{state.spec.name} {word}: {state.phase_text}",
+        f"{state.spec.name} {word}: {spelled(state.phase_text)}",
         f"cost {usd(total_usd)}",
         _count(state.interruptions, "interruption"),
         _count(state.migrations_done, "migration"),

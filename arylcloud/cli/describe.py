@@ -26,10 +26,6 @@ _HOW: Final = {
 _OFFER_KEY: Final = re.compile(r"[\w.-]+/[\w./-]+:[\w.-]+:(?:spot|on_demand|reserved)\b")
 
 
-def _spelled(key: re.Match[str]) -> str:
-    return offer_text(key[0])
-
-
 def _stopped(event: ev.TrainingStopped, state: JobState) -> str:
     from arylcloud.launcher.worktime import unsaved
 
@@ -61,7 +57,7 @@ def line(record: ev.Record, state: JobState, before: JobState | None = None) -> 
     if before is not None and _said_again(record.event, before):
         return None
     text = sentence(record.event, state)
-    return None if text is None else f"{clock_text(record.at_s)}  {_OFFER_KEY.sub(_spelled, text)}"
+    return None if text is None else f"{clock_text(record.at_s)}  {spelled(text)}"
 
 
 def sentence(event: ev.Event, state: JobState) -> str | None:
@@ -200,6 +196,15 @@ def offer_text(key: str) -> str:
     place, _, rest = key.partition(":")
     kind, _, market = rest.rpartition(":")
     return f"{kind} {market.replace('_', '-')} in {place}" if kind and market else key
+
+
+def spelled(text: str) -> str:
+    """A journal's sentence for people: offers' keys in it as words, on every screen alike.
+
+    >>> spelled("epoch 1 on 2 × aws/us-east-1/use1-az4:g5.xlarge:spot")
+    'epoch 1 on 2 × g5.xlarge spot in aws/us-east-1/use1-az4'
+    """
+    return _OFFER_KEY.sub(lambda key: offer_text(key[0]), text)
 
 
 def _apart(here: str, there: str) -> tuple[str, str]:

@@ -22,6 +22,7 @@ def exec_(
 ) -> int:
     """Run a command in the job's folder and environment on one of its machines."""
     from arylcloud.cli.assemble import open_journal, open_prefix
+    from arylcloud.cli.describe import spelled
     from arylcloud.cli.jobs import resolve_running
     from arylcloud.cli.output import emit_json
     from arylcloud.cli.settings import folders
@@ -34,7 +35,7 @@ def exec_(
     job_id = resolve_running(journal, job)
     state = replay(journal.records(job_id))
     if not state.open_leases:
-        raise UsageError(f"{job_id} has no machine ({state.phase}: {state.phase_text})")
+        raise UsageError(f"{job_id} has no machine ({state.phase}: {spelled(state.phase_text)})")
     store = open_prefix(state.prefix_uri)
     request = mail.ExecRequest(
         request_id=f"{time.time():.0f}-{secrets.token_hex(4)}",

@@ -66,11 +66,14 @@ def logs(
 
 def _nothing(state: JobState, provision: bool) -> str:
     """Why there is nothing to show, and where there may be more."""
+    from arylcloud.cli.describe import spelled
+
     if provision:
         return "no machine has said anything yet"
+    why = spelled(state.phase_text)
     if any(ended.in_setup for ended in state.commands_ended):
-        return f"no output: {state.phase_text}; `arylcloud logs {state.job_id} --provision` shows its setup"
-    return f"no output{'' if state.phase.ended else ' yet'} ({state.phase}: {state.phase_text})"
+        return f"no output: {why}; `arylcloud logs {state.job_id} --provision` shows its setup"
+    return f"no output{'' if state.phase.ended else ' yet'} ({state.phase}: {why})"
 
 
 def _title(stream: str) -> str:

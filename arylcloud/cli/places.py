@@ -46,7 +46,7 @@ def place(
                 hint="aws, gcp, azure, local, pool (machines entered with `arylcloud pool add`), or a cloud"
                 " of your own offers.csv",
             )
-    if zone is None and region is not None:  # `aws/use1-az4`, as `plan` and `status` shorten it
+    if zone is None and region is not None:  # `aws/use1-az4`, as AWS and GCP call a zone alone
         region, zone = _apart(region)
     if zone is not None and region is None:
         region = _region_of_zone(zone, what=what)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from arylcloud.cli.texttable import BOLD, paragraph, styled, table
+from arylcloud.cli.texttable import paragraph, shown_width, table
 
 if TYPE_CHECKING:
     from arylcloud.core.plan import Candidate, Plan
 
 SOURCES = {"measured": "meas.", "published": "publ.", "estimated": "est.", "user": "yours"}
 MARKETS = {"on_demand": "on demand"}
+KEEP = "\xa0"
+"""A space at which no line is broken."""
 FEW_CENTS = 0.1
 """Dollars below which two decimals would make all candidates look alike."""
 
@@ -21,16 +23,17 @@ def candidates_table(plan: Plan, columns: int) -> str:
     figures = rows[0].figures
     headers = ["#", "machines", "GPUs", "where", "market", *figures]
     right = frozenset({0, *(5 + i for i, name in enumerate(figures) if name in _NUMBERS)})
-    wide = table(
-        headers,
-        [[r.rank, r.machines, r.gpus, r.where, r.market, *r.figures.values()] for r in rows],
-        right=right,
-        columns=10_000,
-        bold_rows=frozenset({0}),
-    )
-    if max(len(line) for line in wide.splitlines()) > columns + 2 * len(styled("x", BOLD)):
-        wide = _narrow(rows, columns)
-    return f"{wide}\n{_legend(plan, rows, columns)}"
+    for short in (False, True):
+        wide = table(
+            headers,
+            [[r.rank, r.machines, r.gpus, r.where(short), r.market, *r.figures.values()] for r in rows],
+            right=right,
+            columns=10_000,
+            bold_rows=frozenset({0}),
+        )
+        if max(map(shown_width, wide.splitlines())) <= columns:
+            return f"{wide}\n{_legend(plan, rows, columns, short=short)}"
+    return f"{_narrow(rows, columns)}\n{_legend(plan, rows, columns)}"
 
 
 _NUMBERS = frozenset({"$/h each", "time p50-p90", "$ mean", "$ p90", "score $"})
@@ -41,13 +44,11 @@ class _Row:
 
     def __init__(self, plan: Plan, c: Candidate, places: int) -> None:
         offer = c.offer
-        # a zone's own name tells its region, but for Azure's 1, 2, 3: the reasons name places in full
-        short = f"{offer.cloud}/{offer.zone}" if offer.zone and not offer.zone.isdigit() else offer.place
         self.rank = str(c.rank)
         self.machines = f"{c.nodes} × {offer.instance_type}"
         self.gpus = f"{offer.gpu_count} × {offer.gpu}"
         self.more = places
-        self.where = short + (f" +{places}" if places else "")
+        self.offer = offer
         self.market = MARKETS.get(offer.market.value, offer.market.value)
         self.pareto = c.pareto
         self.figures = {
@@ -79,6 +80,14 @@ class _Row:
             notes.append(f"no loss {c.survival.p50:.0%}")
         self.figures["notes"] = ", ".join(notes)
 
+    def where(self, short: bool = False) -> str:
+        """The place as every screen names it. ``short``: without the region, where the zone's own name
+        tells it (as those of AWS and GCP do, and Azure's 1, 2, 3 do not); ``--infra`` reads both."""
+        offer = self.offer
+        cut = short and offer.zone is not None and not offer.zone.isdigit()
+        place = f"{offer.cloud}/{offer.zone}" if cut else offer.place
+        return place + (f" +{self.more}" if self.more else "")
+
 
 def _narrow(rows: list[_Row], columns: int) -> str:
     """Figures on one line, where they are had on the next."""
@@ -94,14 +103,19 @@ def _narrow(rows: list[_Row], columns: int) -> str:
     found = [lines[0]]
     for line, row in zip(lines[1:], rows, strict=True):
         rate, notes = row.figures.get("rate", ""), row.figures.get("notes", "")
-        where = f"{row.machines} ({row.gpus}) {row.market}, {row.where}"
-        where = " · ".join(part for part in (where, rate and f"rate {rate}", notes) if part)
-        found += [line, paragraph(where, columns=columns, first="    ", rest="      ")]
+        where = f"{row.machines} ({row.gpus}) {row.market}, {row.where()}"
+        # a band stays beside its rate
+        kept = [part.replace(" ", KEEP) for part in (rate and f"rate {rate}", notes) if part]
+        where = " · ".join((where, *kept))
+        text = paragraph(where, columns=columns, first="    ", rest="      ")
+        found += [line, text.replace(KEEP, " ")]
     return "\n".join(found)
 
 
-def _legend(plan: Plan, rows: list[_Row], columns: int) -> str:
+def _legend(plan: Plan, rows: list[_Row], columns: int, *, short: bool = False) -> str:
     parts = ["#: rank among all places"]
+    if short and any(row.where(short) != row.where() for row in rows):
+        parts.append("where: CLOUD/ZONE, of CLOUD/REGION/ZONE")
     if any(row.more for row in rows):
         parts.append(f"+N: N more places of it among the first {len(plan.candidates)}")
     if plan.chosen.usd is not None:

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from arylcloud import __version__
+from arylcloud.cli.describe import spelled
 from arylcloud.cli.output import hours, rate, seconds
 from arylcloud.cli.report import LOCAL_DOLLARS, NOT_INCLUDED, local_only, minimum_of
 from arylcloud.cli.report_chart import AFTER_END, chart, elapsed, place_colours
@@ -95,7 +96,7 @@ def _when(made: Account) -> str:
     market runs faster, so that its moments have no date."""
     r = made.report
     took = elapsed((r.ended_s or r.as_of_s) - r.started_s)
-    said = "" if r.phase.value == "succeeded" else f" · {r.phase_text}"
+    said = "" if r.phase.value == "succeeded" else f" · {spelled(r.phase_text)}"
     of_market = " of market time" if r.compressed else ""
     return f"submitted {_moment(made.state.submitted_at_s)} · {took}{of_market}{said}"
 

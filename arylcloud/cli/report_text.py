@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from arylcloud.cli.describe import spelled
 from arylcloud.cli.output import hours, rate, seconds, stdout
 from arylcloud.cli.report import LOCAL_DOLLARS, NOT_INCLUDED, local_only, minimum_of
 from arylcloud.cli.report_plan import beside_plan
@@ -133,7 +134,7 @@ def _heading(r: Report) -> Text:
     line.append(f" · {r.phase.value}{code}", style="green" if r.phase.value == "succeeded" else "yellow")
     line.append(f" · {seconds((r.ended_s or r.as_of_s) - r.started_s)} since submission")
     if r.phase.value not in ("succeeded", "running"):
-        line.append(f" · {r.phase_text}")
+        line.append(f" · {spelled(r.phase_text)}")
     return line
 
 
@@ -254,7 +255,7 @@ def _machine_table(r: Report, *, narrow: bool) -> Table:
     for cost, total in zip(r.leases[:MOST_MACHINES], machine_amounts(r), strict=False):
         price = "free" if cost.free else rate(cost.usd_per_hour)
         place, kind = cost.offer.place, cost.offer.instance_type
-        name = (f"{place.partition('/')[2]}\n  {kind}",) if narrow else (place, kind)
+        name = (f"{place}\n  {kind}",) if narrow else (place, kind)
         market = cost.offer.market.value
         table.add_row(*name, market, seconds(cost.billed_s), price, total, ending(cost))
     if len(r.leases) > MOST_MACHINES:
@@ -284,9 +285,8 @@ def _strip(console: Console, made: Account) -> None:
     shown = r.leases[:MOST_MACHINES]
     start = min(r.started_s, *(cost.launched_s for cost in r.leases))
     end = max(start + 1e-9, *(cost.launched_s + cost.billed_s for cost in r.leases))
-    labels = [
-        f"  {c.offer.zone or c.offer.region} {'free' if c.free else rate(c.usd_per_hour)}" for c in shown
-    ]
+    # the price before the place: on a narrow screen a long name is what is cut
+    labels = [f"  {'free' if c.free else rate(c.usd_per_hour)}  {c.offer.place}" for c in shown]
     steps = made.steps if any(step > 0 for _at, step in made.steps) else ()
     to = f"  steps, to {max(step for _at, step in steps):,}" if steps else ""
     width = max(20, min(STRIP, console.width - 2 - max(map(len, (*labels, to)))))

@@ -49,7 +49,7 @@ def answers(
     """What is journaled from request ``number`` on, that request first, as it comes; and after each look
     None, for whoever waits for what the state shows. Tells the job's story meanwhile, unless ``quiet``.
     Raises NotFinished when the job has ended."""
-    from arylcloud.cli.describe import line
+    from arylcloud.cli.describe import line, spelled
     from arylcloud.cli.output import note
     from arylcloud.core.errors import NotFinished
     from arylcloud.core.events import RequestSeen
@@ -68,6 +68,6 @@ def answers(
         yield state, None
         if state.phase.ended:
             raise NotFinished(
-                f"{job_id} is {state.phase}: {state.phase_text}", hint=f"`arylcloud report {job_id}`"
+                f"{job_id} is {state.phase}: {spelled(state.phase_text)}", hint=f"`arylcloud report {job_id}`"
             )
         time.sleep(LOOK_S)

@@ -160,7 +160,7 @@ def _present(state: JobState) -> int:
 def _print(state: JobState, reading: Reading, problem: str | None, launcher: str | None) -> None:
     from rich.text import Text
 
-    from arylcloud.cli.describe import offer_text
+    from arylcloud.cli.describe import offer_text, spelled
     from arylcloud.cli.money import spent
     from arylcloud.cli.output import hanging, rate, seconds, stdout, usd
     from arylcloud.cli.pipelines import pipelines_of, pipelines_text
@@ -179,11 +179,11 @@ def _print(state: JobState, reading: Reading, problem: str | None, launcher: str
     if problem is not None:
         row("mailbox", f"{problem}: progress is that of the journal")
     if state.phase.ended:
-        row("phase", f"{state.phase} {since} ago: {state.phase_text}")
+        row("phase", f"{state.phase} {since} ago: {spelled(state.phase_text)}")
         row("progress", progress)
         row("cost", f"{usd(spent(state))} (where it went: `arylcloud report {state.job_id}`)")
         return
-    first, *more = state.phase_text.split("; ")
+    first, *more = spelled(state.phase_text).split("; ")
     row("phase", f"{state.phase} for {since}: {first}")
     for text in more:  # what stands in its way, kind by kind: one line each
         row("", text)

@@ -29,6 +29,7 @@ def stop(
     """Stop with a final checkpoint and release every machine; `resume` goes on later, anywhere."""
     from arylcloud.cli.assemble import open_journal, open_prefix
     from arylcloud.cli.attach import follow
+    from arylcloud.cli.describe import spelled
     from arylcloud.cli.jobs import resolve_running
     from arylcloud.cli.output import emit_json, note
     from arylcloud.cli.request import write_request
@@ -62,7 +63,7 @@ def stop(
         )
         return 0
     if state.phase.ended:
-        note(f"{job_id} is {state.phase}: {state.phase_text}; no machine of it is left")
+        note(f"{job_id} is {state.phase}: {spelled(state.phase_text)}; no machine of it is left")
     else:
         note(f"{job_id} is stopping; `arylcloud status {job_id}` shows it")
     _say_others(journal, job_id)

@@ -21,6 +21,13 @@ def styled(text: str, style: str) -> str:
     return f"{style}{text}{END}" if text and colour(sys.stdout) else text
 
 
+def shown_width(line: str) -> int:
+    """Columns that it takes: its colours take none."""
+    for style in (BOLD, DIM, END):
+        line = line.replace(style, "")
+    return len(line)
+
+
 def table(
     headers: Sequence[str],
     rows: Sequence[Sequence[str]],

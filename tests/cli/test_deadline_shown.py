@@ -55,6 +55,8 @@ def test_status_says_which_clock_is_which(
     """Machines are "ready for 8 s" by the wall's clock; cost and deadline are by the market's."""
     monkeypatch.setenv("ARYLCLOUD_HOME", str(tmp_path / "home"))
     diary = due(20.0, scale=scale)
+    text = "epoch 1 on 1 × aws/us-east-1/use1-az1:p3.2xlarge:spot"
+    diary.write(60.0, ev.JobPhaseChanged(phase=JobPhase.RUNNING, code="running", text=text))
     with Journal(folders().journal) as journal:
         for record in diary.records:
             journal.append(
@@ -70,6 +72,7 @@ def test_status_says_which_clock_is_which(
     out = capsys.readouterr().out
     assert ("a second here is 10 min there" in out) is (scale == 600.0)
     assert ("clock" in out) is (scale == 600.0)
+    assert "epoch 1 on 1 × p3.2xlarge spot in aws/us-east-1/use1-az1" in out, "a place as everywhere"
 
 
 @pytest.mark.parametrize(("since_h", "said"), [(2.9, "in 17.1 h"), (23.0, "late by 3.0 h")])

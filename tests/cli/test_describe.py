@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.diary import Diary, offer
 
-from arylcloud.cli.describe import cause_text, line, offer_text
+from arylcloud.cli.describe import cause_text, line, offer_text, spelled
 from arylcloud.cli.logs import _title
 from arylcloud.core import events as ev
 from arylcloud.core.offer import Market, Offer
@@ -129,3 +129,10 @@ def test_causes_in_words(cause: str, text: str) -> None:
 def test_streams_in_words() -> None:
     assert _title("e000012-r03") == "epoch 12, rank 3"
     assert _title("boot-digits-1a-n0-a2") == "machine digits-1a-n0-a2"
+
+
+def test_a_phase_names_its_offer_as_events_do() -> None:
+    assert spelled("epoch 2 on 4 × gcp/us-central1/us-central1-a:g2-standard-4:on_demand; 1 missing") == (
+        "epoch 2 on 4 × g2-standard-4 on-demand in gcp/us-central1/us-central1-a; 1 missing"
+    )
+    assert spelled("exit code 2: can't open file 'a/b:c'") == "exit code 2: can't open file 'a/b:c'"

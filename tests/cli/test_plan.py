@@ -94,6 +94,23 @@ def test_the_table_says_why_and_what_was_not_considered(
     assert max(map(len, out.splitlines())) <= 150
 
 
+@pytest.mark.parametrize("columns", [80, 130, 220])
+def test_places_are_named_as_everywhere_or_it_is_said(
+    tmp_path: Path, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``aws/us-east-1/use1-az4``, as ``launch``, ``status`` and ``report`` have it; the zone alone only where
+    that spares a second line, and then the legend says so."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    path = tmp_path / "job.yaml"
+    path.write_text("run: x\nresources: {accelerators: 'A100:8', infra: aws}\naryl: {market: spot}\n")
+    assert run(["plan", str(path)]) == 0
+    out = capsys.readouterr().out
+    table, _, rest = out.partition("#: rank")
+    short = "where: CLOUD/ZONE" in rest
+    assert bool(re.search(r"aws/[a-z]+\d-az\d", table)) is short
+    assert bool(re.search(r"aws/[a-z]+-[a-z]+-\d/[a-z]+\d-az\d", table)) is not short
+
+
 @pytest.mark.parametrize("columns", [80, 100])
 def test_the_screen_fits_and_explains_its_columns(
     job: Path, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
