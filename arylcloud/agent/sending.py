@@ -36,7 +36,8 @@ class Sender:
         self._lock = threading.Lock()
         self._until_s: float | None = None
         self._best: float | None = None
-        """Bytes per second of the fastest upload."""
+        """Bytes per second of the fastest upload, while bytes were sent: to wait for other ranks' parts, or
+        for a pruner, is not to be slow."""
         self._begun_s = 0.0
         self._vouched_for: str | None = None
         self._announcer: Announcer | None = None
@@ -107,12 +108,9 @@ class Sender:
         finally:
             snapshot.drop()
 
-    def sent(self, total_bytes: int) -> float:
-        """The upload that was begun last is through: how long it took."""
-        took_s = self._clock.monotonic_s() - self._begun_s
-        if took_s > 0:
-            self._best = max(self._best or 0.0, total_bytes / took_s)
-        return took_s
+    def took_s(self) -> float:
+        """Since the upload that was begun last: it is through now."""
+        return self._clock.monotonic_s() - self._begun_s
 
     def left_s(self) -> float | None:
         with self._lock:
@@ -123,14 +121,16 @@ class Sender:
 
         def progress(count: int) -> None:
             nonlocal sent
+            took_s = self.took_s()
             with lock:
                 sent += count
                 done = sent
+                if done == size and took_s > 0:
+                    self._best = max(self._best or 0.0, size / took_s)
             left_s = self.left_s()
             newest = self._newest() if left_s is not None else None
             if left_s is None or newest is None or newest <= saved.step:
                 return
-            took_s = self._clock.monotonic_s() - self._begun_s
             # the next is about as large as this one
             if switch(size - done, size, left_s=left_s, bytes_per_s=done / took_s if took_s > 0 else None):
                 raise OvertakenError(saved.path.name)

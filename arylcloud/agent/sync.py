@@ -278,7 +278,7 @@ class CheckpointSync(threading.Thread):
             clock=self._clock,
         )
         self._number += 1
-        upload_s = self._sender.sent(manifest.total_bytes)
+        upload_s = self._sender.took_s()
         skipped = self._overtaken_by(saved)
         self._note(
             committed=manifest.key,
@@ -331,7 +331,7 @@ class CheckpointSync(threading.Thread):
         files = self._try(saved, lambda: self._send(saved, whole=False))
         if files is not None:
             self._try(saved, lambda: contributor.contribute(chosen, saved.path.name, files))
-            self._note(upload_s=self._sender.sent(sum(file.size for file in files)))
+            self._note(upload_s=self._sender.took_s())
         if chosen not in contributor.answered and saved.key in self._passed_over:
             contributor.decline(chosen, self.status.problem or "it could not be sent")
         self._wake.set()

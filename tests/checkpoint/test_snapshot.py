@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from arylcloud.checkpoint.snapshot import take
 from arylcloud.checkpoint.upload import Uploader
 from arylcloud.core.clock import ManualClock, SystemClock
 from arylcloud.core.errors import IntegrityError, UsageError
+from arylcloud.core.ports import ObjectInfo
 from arylcloud.core.protocol import CHUNKS_PREFIX
 
 
@@ -176,12 +178,36 @@ def test_an_upload_that_cannot_be_through_in_time_is_not_begun(tmp_path: Path) -
     clock = ManualClock()
     sender = Sender(Metered(clock, 1000.0), job_id="j", clock=clock, newest=lambda: None)
     sender.send(save(tmp_path, 1, 10_000), committed_step=None)
-    assert sender.sent(10_000) == pytest.approx(10.0, rel=0.1)
+    assert sender.took_s() == pytest.approx(10.0, rel=0.1)
     sender.hurry(4.0)
     with pytest.raises(UsageError, match="goes back to step-1"):
         sender.send(save(tmp_path, 2, 10_000), committed_step=1)
     sender.hurry(6.0)  # at twice the best rate it would be: tried
     sender.send(save(tmp_path, 3, 10_000), committed_step=1)
+
+
+class Pruned(Metered):
+    """Of the first chunks that are listed one is taken at that moment."""
+
+    taken = False
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        found = list(super().list(prefix, after=after))
+        if prefix == CHUNKS_PREFIX and found and not self.taken:
+            self.taken = True
+            self.delete([found.pop(0).key])
+        yield from found
+
+
+def test_a_wait_says_nothing_of_the_line(tmp_path: Path) -> None:
+    """What an upload waited for once its bytes were sent, here that a pruner has ended, is no reason to give
+    up the next."""
+    clock = ManualClock()
+    sender = Sender(Pruned(clock, 10_000.0), job_id="j", clock=clock, newest=lambda: None)
+    sender.send(save(tmp_path, 1, 10_000), committed_step=None)
+    assert sender.took_s() > 10.0
+    sender.hurry(2.0)
+    assert sender.send(save(tmp_path, 2, 10_000), committed_step=1)
 
 
 @pytest.mark.parametrize(("left_s", "left_for_newer"), [(30.0, False), (12.0, True), (6.0, False)])
