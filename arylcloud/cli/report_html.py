@@ -12,7 +12,7 @@ from arylcloud.cli.describe import spelled
 from arylcloud.cli.output import hours, rate, seconds
 from arylcloud.cli.report import LOCAL_DOLLARS, NOT_INCLUDED, local_only, minimum_of
 from arylcloud.cli.report_chart import AFTER_END, chart, elapsed, place_colours
-from arylcloud.cli.report_plan import beside_plan
+from arylcloud.cli.report_plan import beside_plan, why_beside
 from arylcloud.cli.report_text import (
     KINDS,
     NAMES,
@@ -214,7 +214,8 @@ def _planned(made: Account) -> str:
         said = f'<span class="{mood}">{escape(row.verdict)}</span>'
         rows.append([escape(row.what), escape(row.p50), escape(row.p90), escape(row.came), said])
     head = [("", "wrap"), ("p50", "n"), ("p90", "n"), ("came", "n"), ("", "wrap")]
-    return f'<div class="card"><h2>The plan at launch</h2>{_table(head, rows)}</div>\n' if rows else ""
+    why = "".join(f'<p class="soft">{escape(text)}</p>' for text in why_beside(made))
+    return f'<div class="card"><h2>The plan at launch</h2>{_table(head, rows)}{why}</div>\n' if rows else ""
 
 
 def _machines(r: Report) -> str:

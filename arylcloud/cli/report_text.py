@@ -11,7 +11,7 @@ from rich.text import Text
 from arylcloud.cli.describe import spelled
 from arylcloud.cli.output import hours, rate, seconds, stdout
 from arylcloud.cli.report import LOCAL_DOLLARS, NOT_INCLUDED, local_only, minimum_of
-from arylcloud.cli.report_plan import beside_plan
+from arylcloud.cli.report_plan import beside_plan, why_beside
 from arylcloud.core.units import say_usd_limit
 
 if TYPE_CHECKING:
@@ -51,7 +51,12 @@ def show(made: Account) -> None:
     if any(b.usd_micro is not None for b in made.baselines) or r.seconds.useful > 0:
         console.print(Padding(_baseline_table(made), (0, 0, 1, 2), expand=False))
     if made.state.planned is not None:
-        console.print(Padding(_plan_table(made), (0, 0, 1, 2), expand=False))
+        why = why_beside(made)
+        console.print(Padding(_plan_table(made), (0, 0, 0 if why else 1, 2), expand=False))
+        for text in why:
+            _line(console, text, style="dim")
+        if why:
+            console.print()
     if r.leases:
         console.print(Padding(_machine_table(r, narrow=console.width < NARROW), (0, 0, 1, 2), expand=False))
         _strip(console, made)

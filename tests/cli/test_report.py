@@ -22,7 +22,7 @@ from arylcloud.cli import plantable, report_chart, report_text
 from arylcloud.cli.main import run
 from arylcloud.cli.report import account, document
 from arylcloud.cli.report_html import page
-from arylcloud.cli.report_plan import beside_plan
+from arylcloud.cli.report_plan import beside_plan, elapsed, why_beside
 from arylcloud.cli.report_text import amounts, show
 from arylcloud.cli.settings import folders
 from arylcloud.core import events as ev
@@ -397,6 +397,51 @@ def test_a_plan_is_judged_when_its_job_is_done(home: Path, capsys: pytest.Captur
     assert beside_plan(account(Diary().records, now_s=9.0)) == (), "a journal of before has no plan"
     keep(Diary())
     assert as_json(capsys)["plan"] is None
+
+
+def test_where_the_difference_to_the_plan_came_from(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    keep(planned(survivor(), usd_p50=3.0, usd_p90=4.0, hours_p50=1.0, hours_p90=2.0))
+    assert run(["report", "digits", "--html", str(home / "page.html")]) == 0
+    out = capsys.readouterr().out
+    for line in (
+        "time 7 min over the median: useful work 55 min, boot 5 min (4 machines), lost work 5 min"
+        " (2 interruptions), idle 2 min, no machine 11 s",
+        "cost $0.71 over the median: useful work $1.93, boot + lost work + idle $1.72,"
+        " egress + storage $0.06",
+    ):
+        assert f"  {line}\n" in re.sub(" +\n", "\n", out)
+        assert html.escape(line) in (home / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("usd", "hours", "says"),
+    [
+        (4.0, 2.0, ["time 53 min under the median: ", "cost $0.30 under the median: "]),
+        (3.705, 4001 / 3600, []),
+        (1.0, 0.5, ["steps were slower than planned", "hours were dearer than planned, or its steps slower"]),
+    ],
+)
+def test_the_difference_is_said_as_far_as_it_is_known(usd: float, hours: float, says: list[str]) -> None:
+    diary = planned(survivor(), usd_p50=usd, usd_p90=9.0, hours_p50=hours, hours_p90=9.0)
+    made = account(diary.records, now_s=1e6)
+    found = why_beside(made)
+    assert len(found) == len(says)
+    for text, part in zip(found, says, strict=True):
+        assert part in text
+    went = elapsed(made.report)
+    assert sum(went.values()) == pytest.approx(4001.0), "every second once"
+    assert went["useful"] == pytest.approx(made.report.seconds.useful), "of one machine at a time"
+
+
+def test_a_job_that_did_not_finish_is_not_measured_by_its_plan() -> None:
+    figures = {"usd_p50": 3.0, "usd_p90": 4.0, "hours_p50": 1.0, "hours_p90": 9.0}
+    runs = planned(Diary(), **figures).lease("a", 10.0).epoch(20.0, "a").train(1, "a", 30.0)
+    assert why_beside(account(runs.records, now_s=9000.0)) == ()
+    runs.end("a", 1000.0).phase(1000.0, JobPhase.FAILED)
+    assert why_beside(account(runs.records, now_s=9000.0)) == ()
 
 
 @pytest.mark.parametrize(
