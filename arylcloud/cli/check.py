@@ -101,6 +101,9 @@ def check(
         )
     else:
         _show(found)
+        if asked_of and job is not None and not clouds and len(bare) + len(absent) == len(asked_of):
+            try_it = f"`arylcloud launch {job} --infra local`"
+            note(f"no cloud is set up here; the local one needs no account: {try_it}")
         for job_id, scope in freed:
             note(hanging(f"{job_id} waited for quota: its launcher tries {scope} again", 2))
     failed = [finding for finding in found if finding.verdict is Verdict.FAILED]

@@ -232,8 +232,11 @@ def test_a_cloud_without_credentials_that_nobody_named_is_not_set_up(
     says["azure"] = "azure: the sign-in was refused"
     assert run(["check", str(job)]) == 4, "there are some, and they are no good"
     says |= {"azure": "azure: a token: no credentials", "aws": "aws: no credentials"}
+    capsys.readouterr()
     assert run(["check", str(job)]) == 4, "none is left"
-    assert "FAILED   aws: identity" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "FAILED   aws: identity" in told.out
+    assert f"arylcloud launch {job} --infra local" in told.err
 
 
 class Stranger(Cloud):
