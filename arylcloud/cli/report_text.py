@@ -31,6 +31,10 @@ MOST_MACHINES: Final = 16
 STRIP: Final = 56
 NARROW: Final = 100
 """Columns below which the table of machines takes two lines for each."""
+FIGURES: Final = 62
+"""Columns of a machine's figures beside its place and type, its end folded."""
+LONG: Final = 30
+"""Columns of a place that leave room for its figures on a narrow screen."""
 BAR: Final = 28
 """Columns of the whole: what 80 leave beside the table's other columns."""
 
@@ -58,7 +62,9 @@ def show(made: Account) -> None:
         if why:
             console.print()
     if r.leases:
-        console.print(Padding(_machine_table(r, narrow=console.width < NARROW), (0, 0, 1, 2), expand=False))
+        console.print(
+            Padding(_machine_table(r, narrow=_narrow(r, console.width)), (0, 0, 1, 2), expand=False)
+        )
         _strip(console, made)
     _line(console, _counts(r))
     if r.compressed:
@@ -250,16 +256,25 @@ def _plan_table(made: Account) -> Table:
     return table
 
 
+def _narrow(r: Report, width: int) -> bool:
+    """Whether a place and a type, whole, leave too little for the figures beside them."""
+    names = max(len(c.offer.place) for c in r.leases) + max(len(c.offer.instance_type) for c in r.leases)
+    return width < max(NARROW, names + FIGURES)
+
+
 def _machine_table(r: Report, *, narrow: bool) -> Table:
     """``narrow``: the type stands below the place."""
     table = _table(
         ("machine", "left"), *(() if narrow else (("type", "left"),)), ("market", "left"),
         ("paid for", "right"), ("mean price", "right"), ("cost", "right"), ("end", "left"),
     )  # fmt: skip
-    table.columns[0].no_wrap = True
+    for column in table.columns[: 1 if narrow else 2]:
+        column.no_wrap = True
     for cost, total in zip(r.leases[:MOST_MACHINES], machine_amounts(r), strict=False):
         price = "free" if cost.free else rate(cost.usd_per_hour)
         place, kind = cost.offer.place, cost.offer.instance_type
+        if narrow and cost.offer.zone and len(place) > LONG:  # broken before its zone, not within a name
+            place = f"{cost.offer.cloud}/{cost.offer.region}/\n  {cost.offer.zone}"
         name = (f"{place}\n  {kind}",) if narrow else (place, kind)
         market = cost.offer.market.value
         table.add_row(*name, market, seconds(cost.billed_s), price, total, ending(cost))

@@ -477,6 +477,22 @@ def test_no_line_is_wider_than_the_terminal(
     assert any(line.endswith("steps, to 1,000,000,000,000,000") for line in lines)
 
 
+@pytest.mark.parametrize("columns", [80, 104, 108, 160])
+def test_names_are_never_folded_within(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    zone = "northamerica-northeast1-a"
+    far = offer(zone, cloud="gcp", region=zone[:-2], instance_type="Standard_NC4as_T4_v3")
+    keep(Diary().lease("a", 0.0, at=far).epoch(5.0, "a").train(1, "a", 6.0).end("a", 4000.0))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert run(["report", "digits"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= columns
+    table = out.partition("mean price")[2].partition("█ useful")[0]
+    for name in (zone, "Standard_NC4as_T4_v3", "$3.6000/h"):
+        assert name in table
+
+
 @pytest.mark.parametrize("module", [plantable, report_chart, report_text])
 def test_doctests(module: ModuleType) -> None:
     found = doctest.testmod(module)
