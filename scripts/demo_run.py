@@ -139,7 +139,8 @@ def verify(demo: Demo, report: dict[str, Any], truth: Path) -> None:
 
     exact, alive = bill_usd(cloud_log(demo.home))
     agrees = usd["compute"] is not None and abs(float(exact) - usd["compute"]) < 0.005
-    demo.check(agrees, f"compute ${usd['compute']:.6f} = ${float(exact):.6f} recomputed from the cloud's own log")
+    said = "unknown" if usd["compute"] is None else f"${usd['compute']:.6f}"
+    demo.check(agrees, f"compute {said} = ${float(exact):.6f} recomputed from the cloud's own log")
     parts = usd["compute"] + usd["egress"] + usd["storage"]
     demo.check(abs(parts - usd["total"]) < 1e-9, "compute + egress + storage = total")
     split = usd["useful"] + sum(usd["waste"].values())
