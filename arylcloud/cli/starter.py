@@ -100,7 +100,7 @@ def main() -> int:
             save(state, step)
             print(f"saved step {step}, handing over", flush=True)
             return 0
-        if aryl.should_checkpoint():  # arylcloud: as often as pays
+        if aryl.should_checkpoint(default_s=2.0):  # arylcloud: as often as pays, where that is known
             save(state, step)
     save(state, step)
     aryl.finished()  # arylcloud: an end, not a hand-over
