@@ -116,6 +116,23 @@ def test_a_submission(new: JobState) -> None:
     assert changes(new, fold(new, SUBMITTED)) == {}, "a second one says nothing"
 
 
+@pytest.mark.parametrize(
+    ("said", "place"), [(None, "gcp/europe-west4"), ("", None), ("aws/us-east-1", "aws/us-east-1")]
+)
+def test_where_its_store_is(said: str | None, place: str | None) -> None:
+    """As its submission says; one of before, which says nothing, by its bucket's name."""
+    uri = "gs://arylcloud-0123456789-europe-west4/jobs/a"
+    submitted = replace(SUBMITTED, prefix_uri=uri, store_place=said)
+    assert apply(None, record(1, 200.0, submitted)).store_place == place
+
+
+def test_files_sent_anew(ready: JobState) -> None:
+    after = fold(ready, ev.FilesChanged(workdir="/elsewhere", sha256="f" * 64, files=3), 700.0)
+    assert set(changes(ready, after)) == {"spec", "files_sha256", "files_at_s"}
+    assert changes(ready.spec, after.spec) == {"workdir": "/elsewhere"}
+    assert (after.files_sha256, after.files_at_s) == ("f" * 64, 700.0)
+
+
 def test_what_is_no_history(new: JobState) -> None:
     hour = ev.Notified(topic="x", ok=True, text="")
     for first in (record(1, 0.0, hour), record(2, 0.0, SUBMITTED)):
@@ -292,6 +309,9 @@ def test_an_end_and_its_confirmation(ready: JobState) -> None:
         "ended_at_s": 610.0,
     }
     assert (done.interruptions, done.losses, done.cooling) == (0, (), ())
+    said = ev.LeaseReleased(lease_id=L1, ended_s=1.0, cause="terminated", code="boot_failed", text="no disk")
+    lease = fold(ending, said, 610.0).leases[L1]
+    assert (lease.ending_code, lease.end_text) == ("boot_failed", "no disk")
 
 
 # ---------------------------------------------------------------- losses
@@ -375,7 +395,9 @@ def test_of_new_limits_all_is_said_again(ready: JobState) -> None:
     before = told(
         ready, ev.LimitUnknown(limit="budget", text=""), ev.LimitNear(limit="budget", text=""), *said
     )
-    after = fold(before, ev.LimitsChanged(budget_usd=9.0, deadline_s=None, max_runtime_s=60.0))
+    due = fold(before, ev.LimitsChanged(budget_usd=None, deadline_s=70.0, max_runtime_s=None))
+    assert due.spec.constraints.deadline_s == 70.0
+    after = fold(due, ev.LimitsChanged(budget_usd=9.0, deadline_s=None, max_runtime_s=60.0))
     assert (after.limits_near, after.limits_unknown, after.notified) == (set(), set(), {topics[-1]})
     limits = after.spec.constraints
     assert (limits.budget_usd, limits.deadline_s, limits.max_runtime_s) == (9.0, None, 60.0)
@@ -422,6 +444,7 @@ def test_training(ready: JobState) -> None:
         committed_step=30,
         committed_saved_at_s=95.0,
         how="drained",
+        told=False,
     )
     after = fold(begun, stop, 700.0)
     assert changes(first, after.trainings[0]) == {
@@ -430,6 +453,7 @@ def test_training(ready: JobState) -> None:
         "committed_step": 30,
         "committed_saved_at_s": 95.0,
         "how": "drained",
+        "told": False,
     }
     assert after.trainings[1:] == begun.trainings[1:], "of another lease, of another epoch"
     again = fold(after, replace(stop, at_s=500.0, last_step=99))
