@@ -20,7 +20,7 @@ from pathlib import Path
 from arylcloud.core.errors import IntegrityError, UsageError
 
 CHUNK_BYTES = 8 << 20
-PIECE_BYTES = 128 << 10
+PIECE_BYTES = 512 << 10
 MAX_CHUNK_BYTES = 64 << 20
 """What a reader accepts; writers may change ``CHUNK_BYTES`` below it."""
 

@@ -12,12 +12,13 @@ import hashlib
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from arylcloud.checkpoint.chunks import PIECE_BYTES
 from arylcloud.core.protocol import ChunkRef
 
 __all__ = ["Check", "Naming", "named", "sha256", "sound"]
 
 Buffer = bytes | memoryview
+CACHED_BYTES = 128 << 10
+"""Of data that goes through two hands, what the second still finds in a core's cache."""
 
 
 class _Hash(Protocol):
@@ -47,10 +48,11 @@ class Naming:
 
     __slots__ = ("_quick", "_sha256", "_size")
 
-    def __init__(self) -> None:
+    def __init__(self, *, quick: bool = True) -> None:
+        """``quick``: with the second digest, where there is one."""
         self._size = 0
         self._sha256 = hashlib.sha256()
-        self._quick = QUICK() if QUICK is not None else None
+        self._quick = QUICK() if quick and QUICK is not None else None
 
     def update(self, piece: Buffer) -> None:
         self._size += len(piece)
@@ -88,11 +90,11 @@ class Check:
         return self._left == 0 and self._hash.hexdigest() == self._wanted
 
 
-def named(data: Buffer) -> ChunkRef:
+def named(data: Buffer, *, quick: bool = True) -> ChunkRef:
     """In pieces: the second digest finds each where the first has brought it, in a core's cache."""
-    naming, view = Naming(), memoryview(data)
-    for at in range(0, len(view), PIECE_BYTES):
-        naming.update(view[at : at + PIECE_BYTES])
+    naming, view = Naming(quick=quick), memoryview(data)
+    for at in range(0, len(view), CACHED_BYTES):
+        naming.update(view[at : at + CACHED_BYTES])
     return naming.chunk()
 
 

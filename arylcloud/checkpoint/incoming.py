@@ -5,6 +5,8 @@ that stay in a core's cache it costs two thirds of that. What the store promises
 its name whole or not at all (written as ``incoming#<n>``, then renamed), and what a killed writer leaves is
 never listed (``store.sweep_partials`` removes it).
 
+Of these chunks there is no second digest: to write a folder of this host takes little but the first.
+
 It is written before it is known whether the store lacks it: only where there is ample room. A disk that is
 almost full may still hold a checkpoint of which most is there, and others write to it, too.
 """
@@ -69,7 +71,7 @@ class Incoming:
     ) -> tuple[ChunkRef, bool]:
         """This part of ``file`` as a chunk, and what ``wanted`` says of it: True = it is in the store now.
         Raises IntegrityError if the file is no longer the one that was seen, StoreError."""
-        naming = Naming()
+        naming = Naming(quick=False)
         with _reading(file):
             source = opened(file)
         temporary: Path | None = None

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
-from arylcloud.checkpoint.chunks import PIECE_BYTES
+from arylcloud.checkpoint.digests import CACHED_BYTES
 from arylcloud.checkpoint.keys import checked_key, checked_prefix, is_temporary
 from arylcloud.core.errors import (
     AccessError,
@@ -248,7 +248,7 @@ class ObstoreStore:
 
     def _pieces(self, found: Any, key: str) -> Iterator[Buffer]:
         try:
-            for piece in found.stream(min_chunk_size=PIECE_BYTES):
+            for piece in found.stream(min_chunk_size=CACHED_BYTES):
                 yield memoryview(piece)
         except Exception as error:
             raise self._mapped(error, "read", key) from error

@@ -303,7 +303,7 @@ class _Work:
             if kept:
                 self._written(chunk)
         else:
-            chunk, data = _read(file, offset, length)
+            chunk, data = self._read(file, offset, length)
             if self._new(chunk.sha256, file, offset, length):
                 if self._incoming is not None:
                     self._incoming.fits(length)
@@ -315,7 +315,17 @@ class _Work:
         return chunk
 
     def put(self, file: SourceFile, offset: int, length: int) -> None:
-        self._write(*_read(file, offset, length))
+        self._write(*self._read(file, offset, length))
+
+    def _read(self, file: SourceFile, offset: int, length: int) -> tuple[ChunkRef, bytes]:
+        try:
+            data = read_span(file, offset, length)
+        except FileNotFoundError as error:
+            raise changed(file.name) from error
+        except OSError as error:
+            raise unreadable(error, f"cannot read {file.path}") from error
+        # by whichever way a chunk goes to a store: what is unchanged is to be told by both its digests
+        return named(data, quick=self._incoming is None), data
 
     def _new(self, digest: str, file: SourceFile, offset: int, length: int) -> bool:
         """Is it to be written, by whoever asks first?"""
@@ -336,13 +346,3 @@ class _Work:
         with self._lock:
             self.uploaded_bytes += chunk.size
             self.sent[chunk.sha256] = chunk.size
-
-
-def _read(file: SourceFile, offset: int, length: int) -> tuple[ChunkRef, bytes]:
-    try:
-        data = read_span(file, offset, length)
-    except FileNotFoundError as error:
-        raise changed(file.name) from error
-    except OSError as error:
-        raise unreadable(error, f"cannot read {file.path}") from error
-    return named(data), data
