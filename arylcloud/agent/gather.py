@@ -146,6 +146,8 @@ class Gathering:
     parts: dict[int, tuple[FileEntry, ...]] = field(default_factory=dict)
     hopeless: str | None = None
     """Why this step will never be whole."""
+    unheard: bool = False
+    """Only that a rank was not heard makes it so: it may be heard again."""
     silenced: dict[int, tuple[int, float]] = field(default_factory=dict)
     """By rank: the heartbeat on which it fell silent, and how long it was waited for then. Of all steps of an
     epoch: one that says nothing more is not waited for anew."""
@@ -203,7 +205,10 @@ class Gathering:
             if lost:
                 self._read_parts()  # one that it has sent before its end is there
                 if still := [rank for rank in lost if rank in self.missing]:
-                    self.hopeless = f"rank {still[0]} has ended without its part of it"
+                    over = [rank for rank in still if self._over(rank)]
+                    self.unheard = not over
+                    how = "has ended without" if over else "is not heard, and has not sent"
+                    self.hopeless = f"rank {(over or still)[0]} {how} its part of it"
 
     def _read_parts(self) -> None:
         for rank in self.missing:

@@ -98,6 +98,8 @@ class CheckpointSync(threading.Thread):
         newest = lambda: None if (found := me()) is None else found._newest()  # noqa: E731
         self._sender = Sender(store, job_id=job_id, clock=clock, newest=newest)
         self._passed_over: set[tuple[str, float]] = set()
+        self._unheard: set[tuple[str, float]] = set()
+        """Passed over because a rank was silent: once the command has finished, that one is waited for."""
         self._mentioned: set[str] = set()
         folder.mkdir(parents=True, exist_ok=True)
         drop_sending(folder)
@@ -133,6 +135,7 @@ class CheckpointSync(threading.Thread):
             self._contributor = Contributor(store=self._store, gang=self._gang) if rank else None
             self._status = replace(self._status, skipped=0)
             self._passed_over.clear()
+            self._unheard.clear()
 
     def finish(self, epoch: int, *, commits: bool, finished: bool = False) -> None:
         """The command is gone: once its newest complete checkpoint is in, say ``saved_epoch``.
@@ -249,7 +252,10 @@ class CheckpointSync(threading.Thread):
                 self._fail(f"{saved.path.name} waits for the part of rank {ranks}: has it a {SHARDED}?")
             self._wake.clear()
             return True
-        if gathering.hopeless is not None:
+        if gathering.hopeless is not None and gathering.unheard and not self._patient:
+            self._unheard.add(saved.key)
+            self._fail(f"{saved.path.name} cannot be committed: {gathering.hopeless}")
+        elif gathering.hopeless is not None:
             self._pass_over(saved, gathering.hopeless)
         else:
             self._try(saved, lambda: self._commit_together(saved, gathering, gang))
@@ -342,10 +348,11 @@ class CheckpointSync(threading.Thread):
     def _fresh(self) -> list[Saved]:
         """Complete, newer than the last commit, and not passed over."""
         committed = self.status.committed_step
+        passed_over = self._passed_over if self._patient else self._passed_over | self._unheard
         return [
             saved
             for saved in self.saved()
-            if (committed is None or saved.step > committed) and saved.key not in self._passed_over
+            if (committed is None or saved.step > committed) and saved.key not in passed_over
         ]
 
     def _newest(self) -> int | None:

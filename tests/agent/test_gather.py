@@ -289,6 +289,28 @@ def test_a_rank_that_was_found_silent_is_not_waited_for_anew_unless_it_is_heard(
     gang.check()
 
 
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_last_step_given_up_for_silence_is_looked_at_again_once_all_is_done(
+    gang: Gang, finished: bool
+) -> None:
+    """A rank was cut off while the command still ran; the save at its end is all that is left to be had."""
+    first, silent, _ = gang.ranks
+    silent.alive = False
+    for rank in gang.ranks:
+        rank.save(326)
+    gang.turn(60)
+    assert "rank 1 is not heard" in (first.sync.status.problem or "")
+    for rank in gang.ranks:
+        rank.sync.finish(EPOCH, commits=rank is first, finished=finished)
+    gang.turn(100)
+    assert (first.sync.status.saved_epoch == EPOCH) is not finished, "of one that is asked to go nobody waits"
+    silent.alive = True
+    gang.turn(20)
+    assert [m.step for m in gang.manifests()] == ([326] if finished else [])
+    assert first.sync.status.saved_epoch == EPOCH
+    gang.check()
+
+
 @pytest.mark.parametrize("heard", [True, False])
 def test_silent_ranks_are_waited_for_once_by_all_last_steps_together(tmp_path: Path, heard: bool) -> None:
     """Of a command that has finished: rank 1 says something now and then and sends nothing, or nobody can
