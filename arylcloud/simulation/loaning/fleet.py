@@ -37,7 +37,9 @@ class Settings:
     to_day: float = 14.0
     """Measured: jobs submitted, and GPUs used, in these days."""
     error: float = 0.0
-    """σ of the logarithm of estimated over true running time, in SJF's order."""
+    """σ of the logarithm of estimated over true running time. Every decision that looks at a remaining time
+    sees the estimated one: the order, who gives way, flexible workers. A job past its estimate
+    has 0 s left."""
     seed: int = 0
 
 
@@ -68,15 +70,28 @@ class Fleet:
         self.now = 0.0
         self.tally = Tally()
         self.rng = np.random.default_rng(settings.seed)
-        self.doubt = np.exp(self.rng.normal(0.0, settings.error, n)).tolist() if settings.error else [1.0] * n
+        self.late_s = [0.0] * n
+        """By how much each job's estimated running time is more than the true one."""
+        if settings.error:
+            doubt = np.exp(self.rng.normal(0.0, settings.error, n))
+            self.late_s = ((doubt - 1.0) * jobs.work_s).tolist()
         self.pools_in_order = {"none": (OWN,), "last": (OWN, LENT), "first": (LENT, OWN)}[scheme.loans]
 
     # ------------------------------------------------------------ jobs come and go
     def _key(self, job: int) -> float:
         if self.scheme.order == "fifo":
             return self.jobs.submit_s[job]
-        left = self.progress.left[job] * self.doubt[job]
+        left = self._left_s(job)
         return left * self.jobs.gpus[job] if self.scheme.order == "area" else left
+
+    def _left_s(self, job: int) -> float:
+        """Of a waiting job, as estimated."""
+        return max(self.progress.left[job] + self.late_s[job], 0.0)
+
+    def _waits_s(self, job: int) -> float:
+        """Of a running job, if it waited from now on."""
+        self.progress.settle(job, self.now)
+        return self._left_s(job)
 
     def _start(self, job: int, need: Need) -> bool:
         _, fungible = need
@@ -132,12 +147,12 @@ class Fleet:
 
     def _displace(self, job: int, need: Need) -> bool:
         """Take the place of a job with much more left to do, on the training cluster's own servers."""
-        progress = self.progress
         other = self.running.victim(
             need[0],
-            progress.left[job] * self.doubt[job],
+            self._left_s(job),
             self.now,
             lambda j, version: self.version[j] == version,
+            self._waits_s,
         )
         if other is None:
             return False
@@ -150,7 +165,8 @@ class Fleet:
     def _ends(self, job: int, at_s: float) -> None:
         self.version[job] += 1
         if self.scheme.preempt and self.pool[job] == OWN:
-            self.running.add(job, self.jobs.gpus[job], at_s, self.version[job])
+            estimated_s = at_s + self.late_s[job] / self.progress.rate[job]
+            self.running.add(job, self.jobs.gpus[job], estimated_s, self.version[job])
         heapq.heappush(self.finishes, (at_s, self.version[job], job))
 
     # ------------------------------------------------------------ flexible workers
@@ -188,12 +204,13 @@ class Fleet:
             return  # all have all that they can use
         since = np.array([progress.since[job] for job in running])
         done = np.maximum(self.now - since, 0.0) * [progress.rate[job] for job in running]
+        left = np.array([progress.left[job] for job in running]) - done
         jobs = Elastic(
             base=np.array(base),
             most=np.array(base),
             now=np.array(now),
             power=np.array([self.jobs.power[job] for job in running]),
-            left_s=np.array([progress.left[job] for job in running]) - done,
+            left_s=np.maximum(left + [self.late_s[job] for job in running], 0.0),
             restart_s=self.settings.resize_s,
         )
         if growth == "even":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from arylcloud.planner.loaning.displace import Running
 from arylcloud.planner.loaning.reclaim import cheapest, fewest_jobs, in_order, least
 
 Instance = tuple[dict[int, list[int]], dict[int, float], int]
@@ -73,16 +72,3 @@ def test_an_order_takes_emptied_servers_first() -> None:
     assert in_order(hosts, 2, [0, 1, 2], {1: 1.0, 2: 1.0}).servers == (0, 2)
     with pytest.raises(ValueError, match="4 servers to return, 3 there"):
         cheapest(hosts, 4, {1: 1.0, 2: 1.0})
-
-
-def test_who_gives_way() -> None:
-    jobs, true = Running(), lambda job, version: version == 1
-    jobs.add(1, 8, 90_000.0, 1)
-    jobs.add(2, 2, 5_000.0, 1)
-    jobs.add(3, 2, 99_000.0, 0)  # stale
-    assert jobs.victim(1, 600.0, 0.0, true) == 2  # the smallest that is enough
-    assert jobs.victim(2, 2_600.0, 0.0, true) == 1  # 5,000 is not twice 2,600
-    assert jobs.victim(1, 60.0, 4_000.0, true) == 1  # twice, but not half an hour more
-    assert jobs.victim(16, 60.0, 0.0, true) is None
-    assert jobs.victim(8, 50_000.0, 0.0, true) is None
-    assert jobs.victim(4, 50_000.0, 0.0, true) == 1  # twice as wide: 200,000 GPU-seconds against 720,000

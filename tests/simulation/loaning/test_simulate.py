@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from arylcloud.core.errors import UsageError
+from arylcloud.planner.loaning.waiting import Need
 from arylcloud.simulation.cluster.traces import read_trace
-from arylcloud.simulation.loaning.fleet import Settings
+from arylcloud.simulation.loaning.fleet import Fleet, Settings
 from arylcloud.simulation.loaning.outcome import figures
 from arylcloud.simulation.loaning.progress import Progress
 from arylcloud.simulation.loaning.schemes import SCHEMES, Scheme
@@ -101,6 +102,68 @@ def test_displacing_saves_first() -> None:
     found = simulate(jobs, _idle(), Scheme(order="sjf", preempt=True), _settings(1))
     assert found.queue_s.tolist() == [60.0, 0.0]
     assert found.jct_s.tolist() == [50_000.0 + 60.0 + 63.0, 60.0]
+
+
+def _count_exchanges(monkeypatch: pytest.MonkeyPatch, most: int) -> dict[float, int]:
+    """Exchanges by instant; a run with more than ``most`` in one stops."""
+    counted: dict[float, int] = {}
+    displace = Fleet._displace
+
+    def counting(fleet: Fleet, job: int, need: Need) -> bool:
+        done = displace(fleet, job, need)
+        counted[fleet.now] = counted.get(fleet.now, 0) + done
+        assert counted[fleet.now] <= most, f"{most} exchanges at {fleet.now:g} s"
+        return done
+
+    monkeypatch.setattr(Fleet, "_displace", counting)
+    return counted
+
+
+def test_jobs_thought_short_do_not_displace_each_other_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both take 10,000 s and are thought to take less than a fifth of it: by true ends each would give way to
+    the other's estimate. By estimates the first keeps its place."""
+    doubt = np.exp(np.random.default_rng(8).normal(0.0, 2.0, 2))
+    assert doubt.max() < 0.2
+    _count_exchanges(monkeypatch, 2)
+    jobs = _jobs((0.0, 10_000.0, 8), (100.0, 10_000.0, 8))
+    for scheme in ("default", "default_sjf"):
+        found = simulate(jobs, _idle(), SCHEMES[scheme], _settings(1, error=2.0, seed=8))
+        assert found.jct_s.tolist() == [10_000.0, 19_900.0]
+
+
+def test_who_is_thought_to_take_long_gives_way() -> None:
+    """9,900 s to go are less than twice 6,000 s, but are thought to be more."""
+    doubt = np.exp(np.random.default_rng(1).normal(0.0, 1.0, 2))
+    assert doubt[0] > 1.3
+    short_s = 6000.0 / float(doubt[1])
+    jobs = _jobs((0.0, 10_000.0, 8), (100.0, short_s, 8))
+    found = simulate(jobs, _idle(), SCHEMES["default"], _settings(1, error=1.0, seed=1))
+    assert found.queue_s == pytest.approx([short_s, 0.0])
+
+
+@pytest.mark.parametrize("error", [0.5, 2.0])
+@pytest.mark.parametrize("scheme", sorted(SCHEMES))
+def test_every_scheme_ends_with_estimates_in_error(
+    scheme: str, error: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    n = 80
+    counted = _count_exchanges(monkeypatch, n * n)
+    jobs = Workload(
+        submit_s=np.sort(rng.uniform(0, 20_000, n)).tolist(),
+        work_s=rng.exponential(8000, n).tolist(),
+        gpus=rng.choice([1, 1, 2, 4, 8, 16], n).tolist(),
+        elastic=(rng.random(n) < 0.4).tolist(),
+        fungible=(rng.random(n) < 0.4).tolist(),
+        power=rng.uniform(0.1, 1.0, n).tolist(),
+    )
+    inference = Inference(share=rng.uniform(0.2, 1.0, 50), step_s=300.0, servers=4)
+    found = simulate(jobs, inference, SCHEMES[scheme], _settings(3, resize_s=63.0, error=error))
+    assert (found.jct_s > 0).all()
+    assert bool(sum(counted.values())) == SCHEMES[scheme].preempt
+    blind = simulate(jobs, inference, SCHEMES[scheme], _settings(3, resize_s=63.0))
+    looks = SCHEMES[scheme].order != "fifo" or SCHEMES[scheme].growth == "saved_s"
+    assert (blind.jct_s.tobytes() != found.jct_s.tobytes()) == looks
 
 
 @pytest.mark.parametrize("scheme", sorted(SCHEMES))
