@@ -1,5 +1,6 @@
 """Aryl on public traces: every figure of docs/results/aryl.md.
-Run: ``python benchmarks/aryl_results.py [--rows FILE] [--traces A,B,philly] [--seeds 0:8] [--check]``.
+Run: ``python benchmarks/aryl_results.py [--rows FILE] [--traces A,B,philly] [--seeds 0:8] [--check]``,
+and with ``--errors`` only the table of wrong estimates (A, the first seed).
 
 Needs the study data (``ARYLCLOUD_STUDY_DATA`` names its folder); a run takes seconds, all of them the better
 part of an hour. Rows are kept in FILE, one JSON object a line, and a second call goes on where the first
@@ -19,10 +20,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-import numpy as np
+from aryl_brute_force import brute_force
 
-from arylcloud.planner.loaning.reclaim import cheapest, least
-from arylcloud.planner.loaning.servers import Servers
 from arylcloud.simulation.cluster.traces import read_trace
 from arylcloud.simulation.cluster.workload import Jobs
 from arylcloud.simulation.loaning.fleet import Settings
@@ -167,6 +166,7 @@ def main() -> int:
     parser.add_argument("--seeds", default="0:8", help="FROM:TO")
     parser.add_argument("--kept", action="store_true", help="run nothing: show what FILE has")
     parser.add_argument("--check", action="store_true", help="exit 1 where a bar is missed")
+    parser.add_argument("--errors", action="store_true", help="only the table of wrong estimates")
     given = parser.parse_args()
     folder = os.environ.get("ARYLCLOUD_STUDY_DATA")
     if not folder or not (Path(folder) / "traces").is_dir():
@@ -175,11 +175,14 @@ def main() -> int:
     study = Study(Path(folder) / "traces", given.rows, only_kept=given.kept)
     first, last = (int(x) for x in given.seeds.split(":"))
     seeds = range(first, last)
+    if given.errors:
+        _errors(study, first)
+        return 0
     missed: list[str] = []
     for trace in given.traces.split(","):
         missed += _trace(study, trace, seeds)
     if "A" in given.traces.split(","):
-        missed += _brute_force()
+        missed += brute_force()
         missed += _reclaim(study, list(range(first, min(last, 4))))
         _shares(study)
     for line in missed:
@@ -329,48 +332,21 @@ def _reclaim(study: Study, seeds: list[int]) -> list[str]:
     return missed
 
 
-def _brute_force() -> list[str]:
-    """Reclaims of pools of 4 to 12 servers filled best fit, against every choice."""
-    print("\n## Reclaim against every choice (400 pools of 4 to 12 servers)\n")
-    print("| loss | Aryl's greedy ÷ least | with swaps ÷ least | exact |")
-    print("|---|---|---|---|")
-    missed = []
-    for name in ("jobs", "dollars"):
-        totals, exact = [0.0, 0.0, 0.0], 0
-        for seed in range(400):
-            hosts, loss, count = _pool(seed, dollars=name == "dollars")
-            answers = (
-                cheapest(hosts, count, loss, swaps=False),
-                cheapest(hosts, count, loss),
-                least(hosts, count, loss),
-            )
-            totals = [t + a.loss for t, a in zip(totals, answers, strict=True)]
-            exact += answers[1].loss <= answers[2].loss + 1e-9
-        greedy, ours = totals[0] / totals[2], totals[1] / totals[2]
-        print(f"| {name} | {greedy:.4f} | {ours:.4f} | {exact / 400:.1%} |")
-        if ours > 1.01:
-            missed.append(f"reclaim by {name}: {ours:.4f} of brute force, wanted 1.01")
-    return missed
-
-
-def _pool(seed: int, *, dollars: bool) -> tuple[dict[int, dict[int, int]], dict[int, float], int]:
-    """Fungible jobs as trace A has them (1, 2, 4, 8 GPUs, thrice that here), some ended again."""
-    rng = np.random.default_rng(seed)
-    pool = Servers(int(rng.integers(4, 13)))
-    for job in range(200):
-        places = pool.find(3 * int(rng.choice([1, 2, 4, 8], p=[0.8, 0.08, 0.06, 0.06])))
-        if places is None:
-            break
-        pool.put(job, places)
-    for job in list(pool.base_at)[1:]:
-        if rng.random() < 0.3:
-            pool.remove(job)
-    hosts = {s: there for s, there in enumerate(pool.base_on) if there}
-    loss = {
-        job: float(rng.uniform(63, 1863)) * sum(g for _, g in places) / 3 if dollars else 1.0
-        for job, places in pool.base_at.items()
-    }
-    return hosts, loss, int(rng.integers(1, len(hosts) + 1))
+def _errors(study: Study, seed: int) -> None:
+    print(f"\n## Running times estimated wrong (A, realistic, seed {seed})\n")
+    print("| σ | Aryl: queue ÷, JCT ÷ | CPU s | default: queue ÷, JCT ÷ | displaced | CPU s |")
+    print("|---|---|---|---|---|---|")
+    for sigma in ("0", "0.1", "0.25", "0.5", "1", "2"):
+        cells = []
+        for scheme in ("aryl", "default"):
+            key = ("A", "realistic", scheme, seed, f"error={sigma}" if sigma != "0" else "")
+            if not study.has(*key):
+                cells.append("– | – | –" if scheme == "default" else "– | –")
+                continue
+            row, over = study.get(*key), study.ratios(*key)
+            displaced = f" | {row['preempted']:,}" if scheme == "default" else ""
+            cells.append(f"{over['queue']:.1f}, {over['jct']:.3f}{displaced} | {row['cpu_s']:.1f}")
+        print(f"| {sigma} | " + " | ".join(cells) + " |")
 
 
 def _shares(study: Study) -> None:
