@@ -252,11 +252,9 @@ class CheckpointSync(threading.Thread):
                 self._fail(f"{saved.path.name} waits for the part of rank {ranks}: has it a {SHARDED}?")
             self._wake.clear()
             return True
-        if gathering.hopeless is not None and gathering.unheard and not self._patient:
-            self._unheard.add(saved.key)
-            self._fail(f"{saved.path.name} cannot be committed: {gathering.hopeless}")
-        elif gathering.hopeless is not None:
-            self._pass_over(saved, gathering.hopeless)
+        if gathering.hopeless is not None:
+            among = self._unheard if gathering.unheard and not self._patient else self._passed_over
+            self._pass_over(saved, gathering.hopeless, among)
         else:
             self._try(saved, lambda: self._commit_together(saved, gathering, gang))
         self._gathering = None
@@ -376,9 +374,9 @@ class CheckpointSync(threading.Thread):
                 self._pass_over(saved, error.message)
         return None
 
-    def _pass_over(self, saved: Saved, why: str) -> None:
-        """It will not get better by itself: passed over until it is written anew."""
-        self._passed_over.add(saved.key)
+    def _pass_over(self, saved: Saved, why: str, among: set[tuple[str, float]] | None = None) -> None:
+        """It will not get better by itself: passed over until it is written anew (see ``_unheard``)."""
+        (self._passed_over if among is None else among).add(saved.key)
         self._fail(f"{saved.path.name} cannot be committed: {why}")
 
     def _mention_incomplete(self) -> None:
