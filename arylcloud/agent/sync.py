@@ -134,8 +134,7 @@ class CheckpointSync(threading.Thread):
             self._patient, self._silenced, self._last = False, {}, None
             self._contributor = Contributor(store=self._store, gang=self._gang) if rank else None
             self._status = replace(self._status, skipped=0)
-            self._passed_over.clear()
-            self._unheard.clear()
+            self._passed_over, self._unheard = set(), set()
 
     def finish(self, epoch: int, *, commits: bool, finished: bool = False) -> None:
         """The command is gone: once its newest complete checkpoint is in, say ``saved_epoch``.
