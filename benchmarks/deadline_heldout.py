@@ -80,8 +80,8 @@ def of_skynomad(folder: Path, starts: int) -> list[Setting]:
         setting("h100-gang4-24", "Gang of 4 H100", h100, 24.0, GANG_4, starts, 4),
         setting("h100-gang16-48", "Gang of 16 H100", h100, 48.0, GANG_16, starts, 16),
         setting("h100-gang16-24", "Gang of 16 H100", h100, 24.0, GANG_16, starts, 16),
-        setting("h100-gang4-100", "Gang of 4 H100", h100, 100.0, GANG_4, min(starts, 40), 4),
-        setting("h100-gang16-100", "Gang of 16 H100", h100, 100.0, GANG_16, min(starts, 40), 16),
+        setting("h100-gang4-100", "Gang of 4 H100", h100, 100.0, GANG_4, starts, 4),
+        setting("h100-gang16-100", "Gang of 16 H100", h100, 100.0, GANG_16, starts, 16),
     ]
 
 

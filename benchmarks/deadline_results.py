@@ -34,7 +34,7 @@ SHOWN = (
     "on_demand", "greedy", "uniform_progress", "uniform_progress_any_zone", "uniform_progress_free_sight",
     "skynomad", "skynomad_without_probes", "default",
 )  # fmt: skip
-FEW = ("greedy", "uniform_progress_any_zone", "skynomad_without_probes", "default")
+FEW = ("greedy", "uniform_progress_any_zone", "skynomad", "skynomad_without_probes", "default")
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "results" / "deadlines.md"
 
 
