@@ -91,19 +91,12 @@ def backtest(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Replay a job with a deadline on the past: what each policy would have cost, from many starts."""
-    import numpy as np
-
     from arylcloud.cli.backtestgang import gang_of
-    from arylcloud.cli.backtestinputs import egress_of, from_job, home_of, policies_of, trace_of
+    from arylcloud.cli.backtestinputs import from_job, policies_of, trace_of
+    from arylcloud.cli.backtestreplay import replay
     from arylcloud.cli.backtestview import document, page, show, write
     from arylcloud.cli.output import emit_json, note
     from arylcloud.core.errors import UsageError
-    from arylcloud.simulation.deadline.elastic import elastic_grid
-    from arylcloud.simulation.deadline.engines import engine as engine_of
-    from arylcloud.simulation.deadline.replay import Job
-    from arylcloud.simulation.deadline.sweep import backtest as sweep
-    from arylcloud.simulation.deadline.sweep import drawn_starts, market_of
-    from arylcloud.simulation.spottraces import grid as sampled
 
     for name, value in (("--tick-s", tick_s), ("--overhead-s", overhead_s)):
         if not 1 <= value <= 7 * 86400:
@@ -132,50 +125,34 @@ def backtest(
     policies, optimum = policies_of(policy)
     if optimum and no_optimum:
         raise UsageError("--policy optimum and --no-optimum exclude each other", hint="leave one of them out")
-    sizes = None
-    if elastic is None:
-        grid = sampled(found, tick_s=tick_s, machines=machines or 1)
-    else:
-        grid, sizes = elastic_grid(found, elastic, tick_s=tick_s)
-    market = market_of(
-        grid,
-        startup_h=overhead_s / 3600,
-        egress_usd=egress_of(grid, checkpoint_gb or 0.0, egress_usd_per_gb),
-        try_h=try_s / 3600,
-        probe_h=probe_s / 3600,
+    made, about = replay(
+        found,
+        policies,
+        elastic=elastic,
+        work_h=work_h,
+        deadline_h=deadline_h,
+        machines=machines,
+        checkpoint_gb=checkpoint_gb,
+        tick_s=tick_s,
+        overhead_s=overhead_s,
+        starts=starts,
+        try_s=try_s,
+        probe_s=probe_s,
+        egress_usd_per_gb=egress_usd_per_gb,
+        home_region=home_region,
+        seed=seed,
+        optimum=not no_optimum,
+        engine=engine,
     )
-    asked = Job(work_h=work_h, deadline_h=deadline_h, home=home_of(grid, home_region))
-    if work_h + market.startup_h > deadline_h + 1e-9:
-        from arylcloud.core.errors import InfeasibleError
-
-        raise InfeasibleError(
-            f"{work_h:g} h of work and {overhead_s:g} s of start-up do not fit into {deadline_h:g} h",
-            hint=f"a deadline of {work_h + market.startup_h:.2f} h or later",
-        )
-    at = drawn_starts(grid, asked, starts, np.random.default_rng(seed))
-    with engine_of(engine) as spread:
-        made = sweep(grid, market, asked, policies, at, sizes=sizes, optimum=not no_optimum, spread=spread)
-    about = {
-        "trace": trace or f"invented, seed {invent}",
-        "zones": list(grid.places),
-        "instance_type": found.instance_type,
-        "machines": machines or 1,
-        "machines_min": elastic.least if elastic is not None else machines or 1,
-        "work_h": work_h,
-        "deadline_h": deadline_h,
-        "overhead_s": overhead_s,
-        "checkpoint_gb": checkpoint_gb or 0.0,
-        "home_region": grid.regions[asked.home],
-        "tick_s": tick_s,
-        "starts": starts,
-        "seed": seed,
-    }
+    about = {"trace": trace or f"invented, seed {invent}", **about}
     if html is not None:
         write(html, page(made, about))
     if json_:
         emit_json(document(made, about))
     else:
         show(made, about)
+        for text in found.notes:
+            note(text)
         if trace is None:
             note("the trace is invented: it says how policies compare, not what a cloud would cost")
     if html is not None:

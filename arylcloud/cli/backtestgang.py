@@ -15,7 +15,7 @@ REGAIN_S: Final = 60.0
 
 
 def gang_of(
-    text: str | None, machines: int | None, job: Path | None, instance_type: str, scaling: float
+    text: str | None, machines: int | None, job: Path | JobSpec | None, instance_type: str, scaling: float
 ) -> Gang | None:
     """Of ``--gang``, or of a job that shrinks (``nodes: 2..8``) where nothing else is said. Speeds are the
     planner's for the job's profile, else a power of the number of machines. None: no elastic gang."""
@@ -25,8 +25,8 @@ def gang_of(
         raise UsageError("--gang and --machines exclude each other", hint="--gang 2..8")
     if not 0 < scaling <= 1:
         raise UsageError(f"--scaling is {scaling:g}: more than 0, at most 1", hint="--scaling 0.9")
-    spec = None
-    if job is not None:
+    spec = None if isinstance(job, Path) else job
+    if isinstance(job, Path):
         from arylcloud.cli.jobfile import Overrides, load_job
 
         spec, _ = load_job(job, Overrides(), need_secrets=False)

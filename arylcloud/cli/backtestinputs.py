@@ -96,25 +96,32 @@ def _own(kind: str | None) -> SpotTrace:
     table = load(user, refreshed=places.live_prices)
     quoted = {q.offer.key: q.offer for _, _, e in records if isinstance(e, JobSubmitted) for q in e.quotes}
 
-    def listed(offer: Offer) -> float | None:
-        twins = [
+    def on_demand(offer: Offer, *, here: bool) -> list[float]:
+        return [
             o.usd_per_hour
             for o in (*quoted.values(), *table.take(_rows(table, offer)).offers())
-            if (o.cloud, o.region, o.instance_type) == (offer.cloud, offer.region, offer.instance_type)
+            if (o.cloud, o.instance_type) == (offer.cloud, offer.instance_type)
+            and (o.region == offer.region) is here
             and o.market is Market.ON_DEMAND
             and o.usd_per_hour is not None
         ]
-        return min(twins, default=None)
+
+    def listed(offer: Offer) -> float | None:
+        return min(on_demand(offer, here=True), default=None)
+
+    def elsewhere(offer: Offer) -> float | None:
+        return max(on_demand(offer, here=False), default=None)
 
     until_s = max([time.time(), *(look.at_s for look in found)])
-    return own_trace(found, until_s=until_s, listed=listed, kind=kind)
+    return own_trace(found, until_s=until_s, listed=listed, elsewhere=elsewhere, kind=kind)
 
 
 def _rows(table: OfferTable, offer: Offer) -> NDArray[np.intp]:
     import numpy as np
 
-    here = table.mask("cloud", [offer.cloud]) & table.mask("region", [offer.region])
-    return np.flatnonzero(here & table.mask("instance_type", [offer.instance_type]))
+    return np.flatnonzero(
+        table.mask("cloud", [offer.cloud]) & table.mask("instance_type", [offer.instance_type])
+    )
 
 
 def policies_of(given: list[str] | None) -> tuple[list[DeadlinePolicy], bool]:

@@ -1,4 +1,4 @@
-"""``plan --past TRACE``: what the deadline policy would have cost on a past, in one line."""
+"""``plan --past TRACE``: what the job's deadline policy would have cost on a past, in one line."""
 
 from __future__ import annotations
 
@@ -15,73 +15,92 @@ TICKS: Final = 12
 OVERHEAD_S: Final = 720.0
 """From asking for a machine to work; of short jobs a twentieth of the time to the deadline."""
 OWN: Final = "own"
-POLICIES: Final = ("default", "on_demand")
+ON_DEMAND: Final = "on_demand"
 
 
 def past(spec: JobSpec, trace: str) -> dict[str, Any]:
-    """``{trace, instance_type, starts, work_h, deadline_h, policies}`` as ``backtest --json`` has them.
-    Raises UsageError where the job has no deadline, work or profile, or the trace is too short."""
-    import numpy as np
-
-    from arylcloud.cli.backtestinputs import egress_of, from_spec, policies_of, trace_of
+    """As ``backtest JOB --trace TRACE --json`` has it, of the ``policy`` that the launcher would go by, and
+    on demand. Raises UsageError where there is none, where the job has no deadline, work or profile, or
+    where the trace is too short."""
+    from arylcloud.cli.backtestgang import gang_of
+    from arylcloud.cli.backtestinputs import from_spec, policies_of, trace_of
+    from arylcloud.cli.backtestreplay import replay
     from arylcloud.cli.backtestview import document
-    from arylcloud.simulation.deadline.engines import engine
-    from arylcloud.simulation.deadline.replay import Job
-    from arylcloud.simulation.deadline.sweep import backtest, drawn_starts, market_of
-    from arylcloud.simulation.spottraces import grid as sampled
+    from arylcloud.launcher.duepolicy import policy_of
 
+    steps = spec.work is None or spec.work.unit == "steps"  # the view that a policy is asked with needs them
+    policy = policy_of(spec) if steps and spec.market == "auto" else None
+    if policy is None and spec.constraints.deadline_s is not None:
+        raise Unreplayed(_why_none(spec), hint="`arylcloud backtest` compares policies on any past")
     found = trace_of(trace, None)
-    work_h, deadline_h, machines, checkpoint_gb = from_spec(spec, spec.name, found)
+    elastic = gang_of(None, None, spec, found.instance_type, 1.0)
+    most = None if elastic is None else elastic.most
+    work_h, deadline_h, machines, checkpoint_gb = from_spec(spec, spec.name, found, machines=most)
+    assert policy is not None  # without a deadline ``from_spec`` has raised
     overhead_s = min(OVERHEAD_S, deadline_h * 3600 / 20)
     tick_s = min(600.0, max(1.0, deadline_h * 3600 / TICKS))
+    if elastic is not None:  # one that is too slow must be given up in time
+        tick_s = min(tick_s, overhead_s)
     if work_h + overhead_s / 3600 > deadline_h:
         raise UsageError(
             f"{work_h:.1f} h of work on {machines} × {found.instance_type} do not fit into {deadline_h:g} h",
             hint="a trace of a faster type, or a later deadline",
         )
-    grid = sampled(found, tick_s=tick_s, machines=machines)
-    market = market_of(
-        grid,
-        startup_h=overhead_s / 3600,
-        egress_usd=egress_of(grid, checkpoint_gb or 0.0, None),
-        try_h=min(90.0, tick_s) / 3600,
-        probe_h=60.0 / 3600,
+    policies, _ = policies_of([f"{policy.name},{ON_DEMAND}"])
+    made, about = replay(
+        found,
+        policies,
+        elastic=elastic,
+        work_h=work_h,
+        deadline_h=deadline_h,
+        machines=machines,
+        checkpoint_gb=checkpoint_gb,
+        tick_s=tick_s,
+        overhead_s=overhead_s,
+        try_s=min(90.0, tick_s),
+        starts=STARTS,
     )
-    asked = Job(work_h=work_h, deadline_h=deadline_h, home=0)
-    at = drawn_starts(grid, asked, STARTS, np.random.default_rng(0))
-    policies, _ = policies_of([",".join(POLICIES)])
-    with engine(None) as spread:
-        made = backtest(grid, market, asked, policies, at, optimum=False, spread=spread)
-    about = {
-        "trace": trace,
-        "instance_type": found.instance_type,
-        "zones": list(grid.places),
-        "starts": STARTS,
-        "work_h": work_h,
-        "deadline_h": deadline_h,
-        "machines": machines,
-        "tick_s": tick_s,
-        "overhead_s": overhead_s,
-    }
-    return document(made, about)
+    return document(made, {"trace": trace, "policy": policy.name, **about})
+
+
+class Unreplayed(UsageError):
+    """The launcher would go by no deadline policy: there is none to replay."""
+
+
+def _why_none(spec: JobSpec) -> str:
+    if spec.policy == "off":
+        return "`policy: off` leaves the job to the launcher's own rules"
+    if spec.market == ON_DEMAND:
+        return "a job that is on demand only runs under no deadline policy"
+    if spec.market != "auto":
+        return "a deadline policy needs on-demand offers beside spot: `market: spot` leaves none"
+    if spec.recovery == "none" or spec.on_node_loss == "fail":
+        return "a job that is not started again after a loss runs under no deadline policy"
+    if spec.nodes_min == spec.nodes_max:
+        return "a deadline policy needs the job's work in steps"
+    return "a range of nodes runs under a deadline policy only with work in steps, a profile and no budget"
 
 
 def past_or_why(spec: JobSpec, trace: str) -> tuple[dict[str, Any] | None, str | None]:
-    """``past``; of one's own history, which may be short as yet, else why there is none: no reason to
-    withhold the plan. Raises UsageError for any other trace."""
+    """``past``; where no policy would run, or of one's own history, which may be short as yet, else why
+    there is none: no reason to withhold the plan. Raises UsageError for any other trace."""
     try:
         return past(spec, trace), None
+    except Unreplayed as error:
+        return None, f"on {trace}: not replayed: {error.message}"
     except UsageError as error:
-        if trace != OWN:
+        if trace.partition("#")[0] != OWN:
             raise
         return None, f"on own: nothing can be replayed yet: {error.message}"
 
 
 def line(found: dict[str, Any]) -> str:
     """For the screen."""
-    best, plain = (found["policies"][name] for name in POLICIES)
+    best, plain = found["policies"][found["policy"]], found["policies"][ON_DEMAND]
     missed = f"{best.misses} of {found['starts']} late" if best.misses else "none late"
-    past = f"on {found['trace']} ({len(found['zones'])} zones, {found['starts']} starts)"
-    cost = f"${best.cost_mean:,.2f} (p90 ${best.cost_p90:,.2f}) by the deadline policy"
-    what = f"{found['machines']} × {found['instance_type']}"
+    zones = len(found["zones"])
+    past = f"on {found['trace']} ({zones} zone{'s' if zones != 1 else ''}, {found['starts']} starts)"
+    cost = f"${best.cost_mean:,.2f} (p90 ${best.cost_p90:,.2f}) by the deadline policy {found['policy']}"
+    least, most = found["machines_min"], found["machines"]
+    what = f"{most if least == most else f'{least} to {most}'} × {found['instance_type']}"
     return f"{past}: {what} would have cost {cost}, {missed}; on demand ${plain.cost_mean:,.2f}"

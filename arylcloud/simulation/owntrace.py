@@ -70,12 +70,19 @@ def looks(records: Iterable[tuple[str, float, ev.Event]]) -> tuple[Look, ...]:
 
 
 def own_trace(
-    found: Iterable[Look], *, until_s: float, listed: Callable[[Offer], float | None], kind: str | None = None
+    found: Iterable[Look],
+    *,
+    until_s: float,
+    listed: Callable[[Offer], float | None],
+    elsewhere: Callable[[Offer], float | None] = lambda _: None,
+    kind: str | None = None,
 ) -> SpotTrace:
     """The zones of one instance type (``kind``; None: the one with most looks), from the first look on.
 
-    ``until_s``: market seconds of its end; ``listed``: on-demand $/h where an offer is, None = not known
-    (such a zone is left out). Raises UsageError where nothing is known, with the types there are.
+    ``until_s``: market seconds of its end; ``listed``: on-demand $/h where an offer is, None = not known;
+    ``elsewhere``: the same type's in other regions, taken then. Of neither the zone is left out. The trace's
+    ``notes`` tell of what was left out or taken from elsewhere. Raises UsageError where nothing is known,
+    with the types there are.
     """
     found = tuple(found)
     real = tuple(look for look in found if look.offer.cloud != LOCAL)
@@ -98,12 +105,23 @@ def own_trace(
             else "spot jobs launched here tell of it; `arylcloud backtest --invent 1` has an invented one",
         )
     begin_s = min(looks[0].at_s for looks in able[kind].values())
-    places, steps = [], []
-    for place, looks in sorted(able[kind].items()):
+    places, steps, notes = [], [], []
+    for place, looks in sorted(by_kind[kind].items()):
+        if place not in able[kind]:
+            lacks = "capacity" if any(look.usd_per_hour for look in looks) else "price"
+            notes.append(f"{place} is left out: no spot {lacks} of {kind} was seen there")
+            continue
         on_demand = listed(looks[0].offer)
-        if on_demand is not None:
-            places.append(place)
-            steps.append(_steps(looks, begin_s, until_s, on_demand))
+        if on_demand is None and (on_demand := elsewhere(looks[0].offer)) is not None:
+            notes.append(
+                f"{place}: no on-demand price of {kind} is known; taken at ${on_demand:g}/h,"
+                " the highest known in other regions"
+            )
+        if on_demand is None:
+            notes.append(f"{place} is left out: no on-demand price of {kind} is known there or elsewhere")
+            continue
+        places.append(place)
+        steps.append(_steps(looks, begin_s, until_s, on_demand))
     if not places:
         raise UsageError(
             f"no on-demand price of {kind} is known where this home has seen spot capacity",
@@ -117,6 +135,7 @@ def own_trace(
         gpu=first.gpu,
         gpu_count=first.gpu_count,
         zones=tuple(steps),
+        notes=tuple(notes),
     )
 
 

@@ -56,6 +56,8 @@ class SpotTrace:
     gpu: str | None
     gpu_count: int | None
     zones: tuple[ZoneSteps, ...]
+    notes: tuple[str, ...] = ()
+    """What was left out or assumed in making it, for whoever reads its figures."""
 
     @property
     def span_s(self) -> float:
@@ -77,6 +79,7 @@ class SpotTrace:
             gpu=self.gpu,
             gpu_count=self.gpu_count,
             zones=tuple(self.zones[i] for i in at),
+            notes=self.notes,
         )
 
 

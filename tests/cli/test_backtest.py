@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -240,7 +241,9 @@ def test_work_and_deadline_come_from_a_job(capsys: pytest.CaptureFixture[str], t
     assert past["policies"]["on_demand"]["cost_mean"] == pytest.approx(3.06 * 10.2)
     assert run(["plan", str(job), "--past", str(path)]) == 0
     said = capsys.readouterr().err
-    assert "1 × p3.2xlarge would have cost $9.36 (p90 $9.36) by the deadline policy, none late" in said
+    assert (
+        "1 × p3.2xlarge would have cost $9.36 (p90 $9.36) by the deadline policy default, none late" in said
+    )
     assert "on demand $31.21" in said
     # a home that has seen nothing yet gets its plan all the same
     assert run(["plan", str(job), "--past", "own", "--json"]) == 0
@@ -249,6 +252,76 @@ def test_work_and_deadline_come_from_a_job(capsys: pytest.CaptureFixture[str], t
     assert told["backtest"] is None
     assert run(["plan", str(job), "--past", "own"]) == 0
     assert "on own: nothing can be replayed yet: this home has seen no spot" in capsys.readouterr().err
+
+
+def plan_past(capsys: pytest.CaptureFixture[str], job: Path, path: str) -> tuple[dict[str, Any] | None, str]:
+    """As a document, and as the screen has it."""
+    assert run(["plan", str(job), "--past", path, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["backtest"]
+    assert run(["plan", str(job), "--past", path]) == 0
+    return found, capsys.readouterr().err
+
+
+@pytest.fixture
+def flaky(tmp_path: Path) -> str:
+    """V100s in two zones that come and go, where policies differ."""
+    path = tmp_path / "flaky.csv"
+    made = dataclasses.replace(
+        invented(5, zones=2, days=6, machines=4), instance_type="p3.2xlarge", gpu="V100", gpu_count=1
+    )
+    write_spot_trace(made, path)
+    return str(path)
+
+
+DUE = "run: x\n{more}aryl: {{profile: {{'V100:1': 2.0, unit: steps/s}}, work: {work}, deadline: 20h{aryl}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("policy", "more", "size"),
+    [
+        ("default", "", "1 × p3.2xlarge"),
+        ("uniform_progress_any_zone", "", "1 × p3.2xlarge"),
+        ("on_demand", "", "1 × p3.2xlarge"),
+        ("default", "num_nodes: 2\n", "2 × p3.2xlarge"),
+        ("default", "", "2 to 4 × p3.2xlarge"),
+    ],
+)
+def test_a_plans_line_is_the_backtest_of_the_jobs_policy(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, flaky: str, policy: str, more: str, size: str
+) -> None:
+    job = tmp_path / "job.yaml"
+    nodes = ", nodes: 2..4" if "to" in size else ""
+    job.write_text(DUE.format(more=more, work="72000 steps", aryl=f", policy: {policy}{nodes}"))
+    past, said = plan_past(capsys, job, flaky)
+    assert past is not None
+    assert past["policy"] == policy
+    assert size in said
+    assert f"by the deadline policy {policy}, " in said
+    names = ("--policy", f"{policy},on_demand", "--no-optimum")
+    code, out, err = call(capsys, str(job), "--trace", flaky, *names, "--json")
+    assert code == 0, err
+    assert {k: v for k, v in past.items() if k != "policy"} == {
+        k: v for k, v in json.loads(out).items() if k != "schema_version"
+    }
+
+
+@pytest.mark.parametrize(
+    ("aryl", "work", "why"),
+    [
+        (", policy: off", "72000 steps", "`policy: off` leaves the job to the launcher's own rules"),
+        (", nodes: 2..4, budget: $900", "72000 steps", "and no budget"),
+    ],
+)
+def test_what_the_launcher_would_not_do_is_not_replayed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, flaky: str, aryl: str, work: str, why: str
+) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(DUE.format(more="", work=work, aryl=aryl))
+    past, said = plan_past(capsys, job, flaky)
+    assert past is None
+    assert "not replayed: " in said
+    assert why in " ".join(said.split())
+    assert "would have cost" not in said
 
 
 @pytest.mark.parametrize(

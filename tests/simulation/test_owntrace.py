@@ -75,6 +75,33 @@ def test_what_is_not_known_is_not_made_up() -> None:
         own_trace(looks(history()), until_s=5000.0, listed=lambda _: None)
 
 
+def test_zones_left_out_are_told_of_and_prices_from_elsewhere_are_said_to_be() -> None:
+    far = dataclasses.replace(THERE, region="eu-west-1", zone="euw1-az1")
+    dark = dataclasses.replace(HERE, zone="use1-az9")
+    records = [
+        *history(),
+        ("j", 1301.0, intended("d", far)),
+        ("j", 1302.0, created("d", 4020.0, 1.2)),
+        ("j", 1303.0, intended("e", dark)),  # never answered: whether there was capacity is not known
+    ]
+
+    def listed(offer: Offer) -> float | None:
+        return 3.06 if offer.region == "us-east-1" else None
+
+    seen = "aws/us-east-1/use1-az9 is left out: no spot capacity of p3.2xlarge was seen there"
+    without = own_trace(looks(records), until_s=5000.0, listed=listed)
+    assert without.places == ("aws/us-east-1/use1-az1", "aws/us-east-1/use1-az2")
+    assert without.notes == (
+        "aws/eu-west-1/euw1-az1 is left out: no on-demand price of p3.2xlarge is known there or elsewhere",
+        seen,
+    )
+    filled = own_trace(looks(records), until_s=5000.0, listed=listed, elsewhere=lambda _: 3.5)
+    assert len(filled.places) == 3
+    assert set(filled.zones[0].on_demand_usd_per_hour.tolist()) == {3.5}
+    assert "taken at $3.5/h, the highest known in other regions" in filled.notes[0]
+    assert filled.notes[1:] == (seen,)
+
+
 def test_other_refusals_are_no_word_on_capacity() -> None:
     records = [r for r in history() if not isinstance(r[2], ev.LeaseReleased)]
     quota = [
