@@ -132,8 +132,29 @@ def plan(
         _say_spotless(spec)
         if past is not None:
             note(why or line(replayed or {}))
+            for text in (replayed or {}).get("notes", ()):
+                note(text)
+        else:
+            _say_past(spec)
     if output is not None:
         note(f"written to {output}; run it with `arylcloud launch {output}`")
+
+
+def _say_past(spec: JobSpec) -> None:
+    """Of a job with a deadline, where this home has a history. Not replayed unasked: that takes as long again
+    as the plan, and reading a journal takes longer the more jobs it holds."""
+    from arylcloud.cli.output import note
+    from arylcloud.cli.settings import folders
+
+    due = spec.constraints.deadline_s is not None and spec.work is not None and spec.profile is not None
+    if (
+        due
+        and spec.policy != "off"
+        and spec.market == "auto"
+        and spec.nodes_max == 1
+        and folders().journal.is_file()
+    ):
+        note("--past own adds what the job's deadline policy would have cost on this home's history")
 
 
 def _say_spotless(spec: JobSpec) -> None:

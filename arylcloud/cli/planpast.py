@@ -32,6 +32,11 @@ def past(spec: JobSpec, trace: str) -> dict[str, Any]:
     policy = policy_of(spec) if steps and spec.market == "auto" else None
     if policy is None and spec.constraints.deadline_s is not None:
         raise Unreplayed(_why_none(spec), hint="`arylcloud backtest` compares policies on any past")
+    if trace.partition("#")[0] == OWN and spec.nodes_max > 1:  # never up for it: it would be all on demand
+        raise UsageError(
+            "this home's history counts one machine per zone, and the job has more",
+            hint="a trace that counts machines: docs/backtest.md",
+        )
     found = trace_of(trace, None)
     elastic = gang_of(None, None, spec, found.instance_type, 1.0)
     most = None if elastic is None else elastic.most
@@ -91,7 +96,7 @@ def past_or_why(spec: JobSpec, trace: str) -> tuple[dict[str, Any] | None, str |
     except UsageError as error:
         if trace.partition("#")[0] != OWN:
             raise
-        return None, f"on own: nothing can be replayed yet: {error.message}"
+        return None, f"on own: nothing can be replayed: {error.message}"
 
 
 def line(found: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,11 @@ import pytest
 
 from arylcloud.cli.backtestview import strips
 from arylcloud.cli.main import run
+from arylcloud.cli.settings import folders
+from arylcloud.core import events as ev
+from arylcloud.core.job import JobSpec
+from arylcloud.core.offer import Market, Offer
+from arylcloud.launcher.journal import Journal
 from arylcloud.simulation.deadline.invent import invented
 from arylcloud.simulation.deadline.sweep import Backtest
 from arylcloud.simulation.spottraces import write_spot_trace
@@ -251,7 +257,7 @@ def test_work_and_deadline_come_from_a_job(capsys: pytest.CaptureFixture[str], t
     assert told["chosen"] is not None
     assert told["backtest"] is None
     assert run(["plan", str(job), "--past", "own"]) == 0
-    assert "on own: nothing can be replayed yet: this home has seen no spot" in capsys.readouterr().err
+    assert "on own: nothing can be replayed: this home has seen no spot" in capsys.readouterr().err
 
 
 def plan_past(capsys: pytest.CaptureFixture[str], job: Path, path: str) -> tuple[dict[str, Any] | None, str]:
@@ -322,6 +328,79 @@ def test_what_the_launcher_would_not_do_is_not_replayed(
     assert "not replayed: " in said
     assert why in " ".join(said.split())
     assert "would have cost" not in said
+
+
+HINT = "--past own adds what the job's deadline policy would have cost"
+
+
+def test_own_history_tells_of_its_zones_and_a_plan_of_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARYLCLOUD_HOME", str(tmp_path / "home"))
+    job = tmp_path / "job.yaml"
+    job.write_text(DUE.format(more="", work="72000 steps", aryl=""))
+    assert run(["plan", str(job)]) == 0
+    assert HINT not in capsys.readouterr().err, "there is nothing to replay"
+
+    now_s = time.time()
+    here = Offer(
+        cloud="aws", region="us-east-1", zone="use1-az1", instance_type="p3.2xlarge", gpu="V100", gpu_count=1,
+        gpu_mem_gib=16.0, vcpus=8.0, mem_gib=61.0, market=Market.SPOT, usd_per_hour=0.918, as_of=None,
+        source="x",
+    )  # fmt: skip
+    far = dataclasses.replace(here, region="xx-nowhere-1", zone="xx-az1")
+    dark = dataclasses.replace(here, zone="use1-az9")
+    from_s = now_s - 90 * 3600
+    submitted = ev.JobSubmitted(
+        spec=JobSpec(name="j", run="x"),
+        prefix_uri="",
+        journal_id="",
+        market_origin_s=from_s,
+        market_scale=1.0,
+    )
+    told: list[tuple[float, ev.Event]] = [(from_s, submitted)]
+    for at, (lease, offer) in enumerate({"a": here, "b": far, "c": dark}.items()):
+        intended = ev.LeaseIntended(
+            lease_id=lease, token="t", offer=offer, index=0, attempt=1, purpose="start", until_s=1e12, why=""
+        )
+        created = ev.LeaseCreated(
+            lease_id=lease, instance_id=lease, launched_s=from_s + at, usd_per_hour=0.918, address=None
+        )
+        told += [(from_s + at, event) for event in (intended, created)[: 1 if lease == "c" else 2]]
+    folders().state.mkdir(parents=True, exist_ok=True)
+    with Journal(folders().journal) as journal:
+        for at_s, event in told:
+            journal.append("j-00000001", at_s, "w", event, None, mirror=None, strict=False)
+
+    few = ("--policy", "default", "--starts", "2", "--no-optimum")
+    code, out, err = call(capsys, str(job), "--trace", "own", *few, "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["zones"] == ["aws/us-east-1/use1-az1", "aws/xx-nowhere-1/xx-az1"]
+    dark_said, far_said = found["notes"]
+    assert dark_said.startswith("aws/us-east-1/use1-az9 is left out: no spot capacity")
+    assert far_said.startswith("aws/xx-nowhere-1/xx-az1: no on-demand price")
+    assert far_said.endswith("the highest known in other regions")
+    code, _, err = call(capsys, str(job), "--trace", "own", *few)
+    said = " ".join(err.split())
+    assert code == 0
+    assert dark_said in said
+    assert far_said in said
+
+    assert run(["plan", str(job)]) == 0
+    assert HINT in " ".join(capsys.readouterr().err.split())
+    assert run(["plan", str(job), "--past", "own"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "on own (2 zones, 60 starts): 1 × p3.2xlarge would have cost" in said
+    assert far_said in said
+    assert HINT not in said
+    job.write_text(DUE.format(more="num_nodes: 2\n", work="72000 steps", aryl=""))
+    past, said = plan_past(capsys, job, "own")
+    assert past is None, "one machine is no room for two: every start would be on demand"
+    assert "counts one machine per zone" in " ".join(said.split())
+    job.write_text(DUE.format(more="", work="72000 steps", aryl=", policy: off"))
+    assert run(["plan", str(job)]) == 0
+    assert HINT not in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
