@@ -88,6 +88,10 @@ class World:
         (found,) = self.cli("status", job_id)["jobs"]
         return found
 
+    def moved(self, job_id: str) -> bool:
+        events = self.cli("events", job_id)["events"]
+        return any(e["kind"] == "MigrationEnded" and e["body"]["done"] for e in events)
+
     def consoles(self) -> str:
         ids = [*self.account.lives, *self.project.lives, *(vm.id for vm in self.subscription.vms.values())]
         texts = [b.console(i) for b in (self.aws.boots, self.gcp.boots, self.azure.boots) if b for i in ids]
@@ -256,6 +260,7 @@ def test_the_grand_tour(world: World, tmp_path: Path) -> None:
         wait_for(stepping("gcp"), "training on GCP", 180.0)
         assert len(world.project.lives) == 1, "the order of the launcher that died is its machine"
         wait_for(stepping("azure"), "training on Azure", 240.0)
+        wait_for(lambda: world.moved(job_id), "the end of the move", 120.0)  # else it may be done before that
         (tmp_path / HURRY).touch()
         assert launcher.wait(400.0) == 0
     except BaseException:
