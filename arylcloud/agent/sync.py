@@ -98,8 +98,7 @@ class CheckpointSync(threading.Thread):
         newest = lambda: None if (found := me()) is None else found._newest()  # noqa: E731
         self._sender = Sender(store, job_id=job_id, clock=clock, newest=newest)
         self._passed_over: set[tuple[str, float]] = set()
-        self._unheard: set[tuple[str, float]] = set()
-        """Passed over because a rank was silent: once the command has finished, that one is waited for."""
+        self._unheard: set[tuple[str, float]] = set()  # for a silent rank, waited for once all is done
         self._mentioned: set[str] = set()
         folder.mkdir(parents=True, exist_ok=True)
         drop_sending(folder)
@@ -244,7 +243,8 @@ class CheckpointSync(threading.Thread):
             return True
         if self._last is not None:
             gathering.patience = self._last
-        gathering.look(patient=self._patient and self._sender.left_s() is None)
+        finished = self._patient  # read once: the command may finish during the look
+        gathering.look(patient=finished and self._sender.left_s() is None)
         if gathering.hopeless is None and not gathering.whole:
             if gathering.waited_s > PARTS_SAID_S:
                 ranks = ", ".join(str(rank) for rank in gathering.missing)
@@ -252,8 +252,8 @@ class CheckpointSync(threading.Thread):
             self._wake.clear()
             return True
         if gathering.hopeless is not None:
-            among = self._unheard if gathering.unheard and not self._patient else self._passed_over
-            self._pass_over(saved, gathering.hopeless, among)
+            silence = gathering.unheard and not finished
+            self._pass_over(saved, gathering.hopeless, self._unheard if silence else self._passed_over)
         else:
             self._try(saved, lambda: self._commit_together(saved, gathering, gang))
         self._gathering = None

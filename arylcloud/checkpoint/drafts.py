@@ -158,7 +158,7 @@ class Copy:
                 self._bring(*piece)
             progress(piece[1].size)
 
-        parallel(bring, [(at, c) for at, c in placed.items() if self._have.get(at) != c], THREADS)
+        parallel(bring, [(at, c) for at, c in placed.items() if not self._has(at, c)], THREADS)
         self._number += 1
         return True
 
@@ -195,13 +195,18 @@ class Copy:
             if progress is not None:
                 progress(piece[1].size)
 
-        late = [(at, chunk) for at, chunk in wanted.items() if self._have.get(at) != chunk]
+        late = [(at, chunk) for at, chunk in wanted.items() if not self._has(at, chunk)]
         self.early, self.late = len(wanted) - len(late), len(late)
         parallel(bring, late, THREADS)
         found = Near(manifest=manifest, folder=root / self._directory, trusted=True)
         self._root, self._done = None, self._directory
         self._drop()
         return found
+
+    def _has(self, at: tuple[str, int], chunk: ChunkRef) -> bool:
+        """By both its digests: what a draft says is believed in nothing, and one of them was checked."""
+        have = self._have.get(at)
+        return have is not None and have == chunk and have.blake3 == chunk.blake3
 
     def _drop(self) -> None:
         """What is under way."""

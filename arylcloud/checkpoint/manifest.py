@@ -21,7 +21,7 @@ _KEY = re.compile(re.escape(MANIFESTS_PREFIX) + r"e(\d{6,})-(\d{6,})\.json")
 
 
 MAX_BYTES = 512 << 20
-"""Of a manifest: some 35 TB of chunks."""
+"""Of a manifest: some 26 TB of chunks."""
 MAX_FILES = 1_000_000
 
 

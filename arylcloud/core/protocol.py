@@ -345,8 +345,9 @@ class ChunkRef:
     sha256: str
     """Its name in the store."""
     size: int
-    blake3: str | None = None
-    """By which it is checked where that can be done, for it is quicker; None = its writer could not."""
+    blake3: str | None = field(default=None, compare=False)
+    """By which it is checked where that can be done, for it is quicker; None = its writer could not. Chunks
+    of one name are the same, whoever wrote them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from arylcloud.agent.gather import PATIENT_S, SILENT_S
+from arylcloud.agent.gather import PATIENT_S, SILENT_S, Gathering
 from arylcloud.agent.sync import CheckpointSync
 from arylcloud.checkpoint.manifest import list_manifests, read_manifest
 from arylcloud.checkpoint.memory import MemoryStore
@@ -309,6 +309,31 @@ def test_a_last_step_given_up_for_silence_is_looked_at_again_once_all_is_done(
     assert [m.step for m in gang.manifests()] == ([326] if finished else [])
     assert first.sync.status.saved_epoch == EPOCH
     gang.check()
+
+
+def test_a_command_that_finishes_during_the_look_that_gives_its_last_step_up(
+    gang: Gang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent says so from another thread: the step is looked at again all the same."""
+    first, silent, _ = gang.ranks
+    silent.alive = False
+    for rank in gang.ranks:
+        rank.save(326)
+    look, finished = Gathering.look, []
+
+    def finishing(self: Gathering, *, patient: bool = False) -> None:
+        look(self, patient=patient)
+        if self.hopeless is not None and not finished:
+            finished.append(patient)
+            for rank in gang.ranks:
+                rank.sync.finish(EPOCH, commits=rank is first, finished=True)
+
+    monkeypatch.setattr(Gathering, "look", finishing)
+    gang.turn(60)
+    assert finished == [False]
+    silent.alive = True
+    gang.turn(20)
+    assert [m.step for m in gang.manifests()] == [326]
 
 
 @pytest.mark.parametrize("heard", [True, False])

@@ -207,17 +207,13 @@ class AzureProvider:
         group, name = where
         self._elsewhere.refuse(machine)
         self._sightings.saw(machine)
-        going = machine.state is MachineState.STOPPING and self._is_going(group, name)
+        going = machine.state is MachineState.STOPPING and self._roster.is_going(group, name)
         if not going:  # else it is somebody else's doing: Azure's, or its own
             self._sightings.asked_end(machine.instance_id)  # first: whoever looks meanwhile has to know
         self._making.end(group, name)
         self._roster.strip(machine.instance_id)
 
     # ------------------------------------------------------------ parts
-
-    def _is_going(self, group: str, name: str) -> bool:
-        vm = self._making.look(group, name)
-        return vm is None or tags.word(vm.properties.provisioning_state) == "Deleting"
 
     def _price(self, offer: Offer) -> float | None:
         known = self._prices.now(offer)

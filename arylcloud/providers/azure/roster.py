@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
 
-from arylcloud.core.errors import ArylError, OtherCloudError
+from arylcloud.core.errors import AccessError, ArylError, OtherCloudError
 from arylcloud.core.offer import Market, Offer
 from arylcloud.core.ports import Machine, MachineState
 from arylcloud.providers import marks
@@ -86,8 +86,12 @@ class Roster:
         key = tags.instance_id(*tags.of_id(vm.id))
         self._roles.give(vm)
         self._entitled.add(key)
-        if self._sightings.asked_s(key) is not None:  # it has ended meanwhile
-            self.strip(key)
+        if self._sightings.asked_s(key) is not None and self.is_going(*tags.of_id(vm.id)):
+            self.strip(key)  # ended meanwhile; an order that had no success leaves it what it may
+
+    def is_going(self, group: str, name: str) -> bool:
+        vm = self._making.look(group, name)
+        return vm is None or tags.word(vm.properties.provisioning_state) == "Deleting"
 
     def strip(self, instance_id: str) -> None:
         """A machine that has ended, by whomever, may nothing any more. Logged where Azure refuses: with the
@@ -95,10 +99,13 @@ class Roster:
         where = tags.split(instance_id)
         if where is None:
             return
+        self._entitled.discard(instance_id)
         try:
             self._roles.take(self._arm.vm_id(*where))
         except ArylError as error:
             log.info("the role of %s is left: %s", instance_id, error.message)
+            if not isinstance(error, AccessError):
+                return  # the next look tries again
         self._stripped.add(instance_id)
 
     def _seen(self, vm: Any, *, ours: bool) -> Machine | None:

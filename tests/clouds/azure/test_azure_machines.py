@@ -21,7 +21,14 @@ from providers.contract import gone, of, wait_for
 
 from arylcloud.cli.settings import folders
 from arylcloud.cli.stores import looked_at
-from arylcloud.core.errors import AccessError, CapacityError, ConflictError, OtherCloudError, UsageError
+from arylcloud.core.errors import (
+    AccessError,
+    ArylError,
+    CapacityError,
+    ConflictError,
+    OtherCloudError,
+    UsageError,
+)
 from arylcloud.core.offer import Market
 from arylcloud.core.ports import EndCause, Machine, MachineState, Resource, Verdict
 from arylcloud.providers import marks
@@ -366,6 +373,21 @@ def test_a_role_given_behind_an_end_is_taken(sub: Subscription, connected: Conne
     assert sub.roles == {}
     adapter._roster.entitle(seen)
     assert sub.roles == {}
+
+
+def test_one_whose_end_was_asked_for_in_vain_may_still_end_itself(
+    sub: Subscription, connected: Connect
+) -> None:
+    adapter = connected()
+    machine = adapter.create(spec(offer()))
+    sub.faults.append(Fault(operation="DELETE virtualMachines", code="OperationNotAllowed"))
+    with pytest.raises(ArylError):
+        adapter.terminate(machine)
+    assert sub.live()
+    adapter = connected()
+    for _ in range(3):
+        adapter.list_machines(journal_id=JOURNAL)
+    assert [scope.lower() for scope, _ in sub.roles.values()] == [sub.vm(machine.instance_id).id.lower()]
 
 
 def test_a_machine_whose_order_had_no_answer_may_end_itself_too(
