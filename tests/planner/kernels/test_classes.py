@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.clusters import cluster_problem
 from support.lps import at_least, columns, common, largest
@@ -36,6 +36,7 @@ def runnable(problem: ClusterProblem) -> F:
 
 
 @settings(max_examples=120)
+@example(seed=0, pairs=False, spread=4.0)
 @given(seed=SEEDS, pairs=st.booleans(), spread=st.floats(0, 4))
 def test_largest_common_t(seed: int, pairs: bool, spread: float) -> None:
     problem = cluster_problem(seed, sharing=pairs)
@@ -45,13 +46,16 @@ def test_largest_common_t(seed: int, pairs: bool, spread: float) -> None:
     allocation = shared(problem, found)
     assert violation(problem, allocation) <= 1e-9
     rates, on = job_rates(problem, allocation), slope > 0
-    got = float((rates[on] / slope[on]).min())
-    assert found.bound == pytest.approx(got, rel=1e-8)
+    # each has what t asks for, to 1e-9 of its time: with slopes far apart that may be all that one asks for
+    best = problem.throughput[on].max(axis=1)
+    short = (found.bound * slope[on] - rates[on]) / best
+    assert (short <= 1e-8 * found.bound * slope[on] / best + 1e-9).all()
+    assert (rates[on] / slope[on]).min() <= found.bound * (1 + 1e-8)
     lp = columns(problem)
     kept = lp.rate[on].max(axis=1) > 0
     assert kept.all()
     if on.all():
-        assert got == pytest.approx(common(lp, slope), rel=1e-6)
+        assert found.bound == pytest.approx(common(lp, slope), rel=1e-6)
 
 
 @settings(max_examples=80)
