@@ -132,8 +132,8 @@ def solve(
     what: str = "the program of classes",
 ) -> Shared:
     """``need``, ``slope``, ``fade`` (n,); a slope ≥ 0, some > 0, exactly where the objective is t (``worth``
-    None); ``fade`` ≥ 0 only with it. ``start``: of an earlier answer for the same ``jobs``. Jobs are served to
-    1e-9 of their time: one that asks for less than that may get nothing.
+    None); ``fade`` ≥ 0 only with it. ``start``: of an earlier answer for the same ``jobs``. Jobs are served
+    to 1e-9 of their time: one that asks for less than that may get nothing.
     InfeasibleError where the needs cannot be met."""
     n = len(jobs.job_class)
     demand = _Demand(
