@@ -70,11 +70,11 @@ def machine_side() -> Iterator[tuple[str, Path]]:
 def native_packages() -> Iterator[tuple[str, Path]]:
     """Those of the running environment: right for the local cloud, whose machines are this host."""
     suffix = sysconfig.get_config_var("SHLIB_SUFFIX") or ".so"
-    for name in ("obstore", "blake3"):
+    for name, needed in (("obstore", True), ("blake3", False)):
         spec = find_spec(name)
+        if (spec is None or spec.origin is None) and not needed:
+            continue
         if spec is None or spec.origin is None:
-            if name == "blake3":  # it saves time, no more
-                continue
             raise MissingExtraError(f"{name} is not installed", hint=f"pip install {name}")
         package = Path(spec.origin).parent
         for path in sorted(set(package.rglob("*")) - set(package.rglob("__pycache__/*"))):

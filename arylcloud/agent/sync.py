@@ -252,8 +252,7 @@ class CheckpointSync(threading.Thread):
             self._wake.clear()
             return True
         if gathering.hopeless is not None:
-            silence = gathering.unheard and not finished
-            self._pass_over(saved, gathering.hopeless, self._unheard if silence else self._passed_over)
+            self._pass_over(saved, gathering.hopeless, silence=gathering.unheard and not finished)
         else:
             self._try(saved, lambda: self._commit_together(saved, gathering, gang))
         self._gathering = None
@@ -373,9 +372,9 @@ class CheckpointSync(threading.Thread):
                 self._pass_over(saved, error.message)
         return None
 
-    def _pass_over(self, saved: Saved, why: str, among: set[tuple[str, float]] | None = None) -> None:
+    def _pass_over(self, saved: Saved, why: str, *, silence: bool = False) -> None:
         """It will not get better by itself: passed over until it is written anew (see ``_unheard``)."""
-        (self._passed_over if among is None else among).add(saved.key)
+        (self._unheard if silence else self._passed_over).add(saved.key)
         self._fail(f"{saved.path.name} cannot be committed: {why}")
 
     def _mention_incomplete(self) -> None:

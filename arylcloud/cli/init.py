@@ -91,12 +91,19 @@ def _script_beside(path: Path) -> Path | None:
     ``--force``, too."""
     from importlib.resources import files
 
+    from arylcloud.core.errors import LocalStateError
+
     script = path.with_name(SCRIPT)
     try:
-        with script.open("x", encoding="utf-8") as out:
-            out.write(files("arylcloud.cli").joinpath("starter.py").read_text(encoding="utf-8"))
+        out = script.open("x", encoding="utf-8")
     except FileExistsError:
         return None
+    try:
+        with out:
+            out.write(files("arylcloud.cli").joinpath("starter.py").read_text(encoding="utf-8"))
+    except OSError as error:  # half of one would be taken for somebody's work
+        script.unlink(missing_ok=True)
+        raise LocalStateError(f"{script}: cannot be written: {error.strerror or error}") from error
     return script
 
 

@@ -147,13 +147,11 @@ def _say_past(spec: JobSpec) -> None:
     from arylcloud.cli.settings import folders
 
     due = spec.constraints.deadline_s is not None and spec.work is not None and spec.profile is not None
-    if (
-        due
-        and spec.policy != "off"
-        and spec.market == "auto"
-        and spec.nodes_max == 1
-        and folders().journal.is_file()
-    ):
+    if not (due and spec.nodes_max == 1 and folders().journal.is_file()):
+        return
+    from arylcloud.cli.planpast import goes_by
+
+    if goes_by(spec) is not None:
         note("--past own adds what the job's deadline policy would have cost on this home's history")
 
 

@@ -8,6 +8,7 @@ from arylcloud.core.errors import UsageError
 
 if TYPE_CHECKING:
     from arylcloud.core.job import JobSpec
+    from arylcloud.planner.deadline.view import DeadlinePolicy
 
 STARTS: Final = 60
 TICKS: Final = 12
@@ -26,10 +27,8 @@ def past(spec: JobSpec, trace: str) -> dict[str, Any]:
     from arylcloud.cli.backtestinputs import from_spec, policies_of, trace_of
     from arylcloud.cli.backtestreplay import replay
     from arylcloud.cli.backtestview import document
-    from arylcloud.launcher.duepolicy import policy_of
 
-    steps = spec.work is None or spec.work.unit == "steps"  # the view that a policy is asked with needs them
-    policy = policy_of(spec) if steps and spec.market == "auto" else None
+    policy = goes_by(spec)
     if policy is None and spec.constraints.deadline_s is not None:
         raise Unreplayed(_why_none(spec), hint="`arylcloud backtest` compares policies on any past")
     if trace.partition("#")[0] == OWN and spec.nodes_max > 1:  # never up for it: it would be all on demand
@@ -66,6 +65,14 @@ def past(spec: JobSpec, trace: str) -> dict[str, Any]:
         starts=STARTS,
     )
     return document(made, {"trace": trace, "policy": policy.name, **about})
+
+
+def goes_by(spec: JobSpec) -> DeadlinePolicy | None:
+    """The policy that the launcher would ask; None = none."""
+    from arylcloud.launcher.duepolicy import policy_of
+
+    steps = spec.work is None or spec.work.unit == "steps"  # the view that it is asked with needs them
+    return policy_of(spec) if steps and spec.market == "auto" else None
 
 
 class Unreplayed(UsageError):

@@ -398,9 +398,10 @@ def test_own_history_tells_of_its_zones_and_a_plan_of_it(
     past, said = plan_past(capsys, job, "own")
     assert past is None, "one machine is no room for two: every start would be on demand"
     assert "counts one machine per zone" in " ".join(said.split())
-    job.write_text(DUE.format(more="", work="72000 steps", aryl=", policy: off"))
-    assert run(["plan", str(job)]) == 0
-    assert HINT not in " ".join(capsys.readouterr().err.split())
+    for aryl in (", policy: off", ", recovery: none"):
+        job.write_text(DUE.format(more="", work="72000 steps", aryl=aryl))
+        assert run(["plan", str(job)]) == 0
+        assert HINT not in " ".join(capsys.readouterr().err.split()), "not where it would be refused"
 
 
 @pytest.mark.parametrize(

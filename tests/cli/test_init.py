@@ -1,4 +1,7 @@
 import json
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,21 @@ def test_init_overwrites_only_when_told(tmp_path: Path, capsys: pytest.CaptureFi
     assert "exists" in capsys.readouterr().err
     assert path.read_text() == "mine"
     assert run(["init", str(path), "--force"]) == 0
+
+
+def test_a_disk_that_is_full_leaves_no_half_of_a_script(tmp_path: Path) -> None:
+    """The job file has room, the script has not: the next init is not to take half of one for a user's."""
+    limits = (3000, 3000)
+    done = subprocess.run(
+        [sys.executable, "-m", "arylcloud", "init", str(tmp_path / "job.yaml")],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits),
+    )
+    assert done.returncode == 2
+    assert "train.py: cannot be written" in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["job.yaml"]
 
 
 def test_a_bad_answer_leaves_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,13 +67,13 @@ class Roster:
             machine = self.missing(missing)
             if machine is not None:
                 found[machine.instance_id] = machine
-        for ended in self._sightings.ended():
-            if journal_id in (None, ended.journal_id):
-                found.setdefault(ended.instance_id, ended)
+        for machine in self._sightings.ended():
+            if journal_id in (None, machine.journal_id):
+                found.setdefault(machine.instance_id, machine)
         if journal_id is not None:  # whoever only looks takes nothing
-            for machine in found.values():
-                if machine.state is MachineState.GONE and machine.instance_id not in self._stripped:
-                    self.strip(machine.instance_id)
+            ended = [key for key, m in found.items() if m.state is MachineState.GONE]
+            with ThreadPoolExecutor(8, thread_name_prefix="azure-roles") as pool:  # the list waits for them
+                list(pool.map(self.strip, [key for key in ended if key not in self._stripped]))
         return tuple(found.values())
 
     def _list(self, group: str) -> list[Any]:
